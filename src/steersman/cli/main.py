@@ -1,0 +1,86 @@
+"""`steersman`: finds the command and turns errors into one line that says what to do.
+
+Commands live in modules of their own and are imported when asked for, so that `--help` and completion stay fast.
+Exit codes: 0 fine, 1 error, 2 usage, 3 "found something" (drift, a plan that is not empty), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from steersman.errors import SteersmanError
+
+__all__ = ["cli", "main"]
+
+# name -> (module with a click command called `command`, one line for --help)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "apiserver": ("steersman.cli.apiserver", "Run the embedded API server: a small, honest Kubernetes API in memory."),
+    "controlplane": ("steersman.cli.controlplane", "Build, start and stop the real control plane for tests."),
+    "demo": ("steersman.cli.demo", "Play a short story on an embedded API server."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows every command's name and summary without importing it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else f" See '{ctx.command_path} --help'."
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(COMMANDS.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="steersman", message="steersman %(version)s")
+@click.option("--debug", is_flag=True, envvar="STEERSMAN_DEBUG", help="Show tracebacks instead of one-line errors.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Steersman: a Kubernetes controller runtime for Python, and operators built on it."""
+    ctx.obj = {"debug": debug}
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(_run(sys.argv[1:] if argv is None else argv))
+
+
+def _run(argv: list[str]) -> int:
+    debug = "--debug" in argv or bool(os.environ.get("STEERSMAN_DEBUG"))
+    try:
+        result: Any = cli.main(args=argv, prog_name="steersman", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SteersmanError as error:
+        if debug:
+            raise
+        click.echo(f"error: {error}", err=True)
+        return 1

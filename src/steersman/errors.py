@@ -1,0 +1,52 @@
+"""The one exception tree. Every error says what is wrong, where, and what would be right.
+
+    SteersmanError
+    ├── ConfigError        a file, flag or variable is wrong       → which, where, and what would be right
+    ├── KubeError          the API server said no or said nothing  → .reason .retryable .request (kube.errors)
+    ├── PlanError          desired state cannot be computed        → becomes a condition on the object that caused it
+    └── DriverError        a server, webhook or probe we talk to   → .server .retryable
+
+Text of an error may be shown, logged and stored: it never holds a secret value.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ConfigError", "DriverError", "PlanError", "SteersmanError"]
+
+
+class SteersmanError(Exception):
+    """The root of everything Steersman raises on purpose."""
+
+
+class ConfigError(SteersmanError):
+    """A file, flag or environment variable is wrong.
+
+    >>> str(ConfigError('"5 sec" is not a duration (try 5s)', where="steersman.yaml:14", field="reload.quietPeriod"))
+    'steersman.yaml:14: reload.quietPeriod: "5 sec" is not a duration (try 5s)'
+    """
+
+    def __init__(self, message: str, *, where: str | None = None, field: str | None = None) -> None:
+        super().__init__(": ".join(part for part in (where, field, message) if part))
+        self.message = message
+        self.where = where
+        self.field = field
+
+
+class PlanError(SteersmanError):
+    """Desired state cannot be computed from what the cluster holds; the object that caused it carries the reason."""
+
+    def __init__(self, message: str, *, reason: str, field: str | None = None) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.message = message
+        self.reason = reason
+        self.field = field
+
+
+class DriverError(SteersmanError):
+    """Something outside Kubernetes that we talk to failed."""
+
+    def __init__(self, message: str, *, server: str, retryable: bool = True) -> None:
+        super().__init__(f"{server}: {message}")
+        self.message = message
+        self.server = server
+        self.retryable = retryable
