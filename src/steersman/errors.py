@@ -2,6 +2,7 @@
 
     SteersmanError
     ├── ConfigError        a file, flag or variable is wrong       → which, where, and what would be right
+    ├── FormatError        text is not the selector, quantity, duration, time or patch it should be (also a ValueError)
     ├── KubeError          the API server said no or said nothing  → .reason .retryable .request (kube.errors)
     ├── PlanError          desired state cannot be computed        → becomes a condition on the object that caused it
     └── DriverError        a server, webhook or probe we talk to   → .server .retryable
@@ -11,7 +12,7 @@ Text of an error may be shown, logged and stored: it never holds a secret value.
 
 from __future__ import annotations
 
-__all__ = ["ConfigError", "DriverError", "PlanError", "SteersmanError"]
+__all__ = ["ConfigError", "DriverError", "FormatError", "PlanError", "SteersmanError"]
 
 
 class SteersmanError(Exception):
@@ -30,6 +31,10 @@ class ConfigError(SteersmanError):
         self.message = message
         self.where = where
         self.field = field
+
+
+class FormatError(SteersmanError, ValueError):
+    """A value does not have the form it should have; whoever knows where it came from adds that."""
 
 
 class PlanError(SteersmanError):
