@@ -1,0 +1,280 @@
+"""The informer: one shared list+watch with its store and its handlers.
+
+    reflector (one, or one per namespace) ──► store ──► handlers, in order, each isolated from the others
+
+An informer is *synced* when every handler has returned for every object of the first complete list. With a watch per
+namespace, a namespace that may not be read does not hold up the rest: it counts as handled, shows in `health()` with
+the missing rule, and joins as soon as the right is granted.
+
+An object that does not decode, or that a transform fails on, never stops the others: the last good state stays, the
+object is named in the log and in `health()`, and a metric counts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import structlog
+
+from steersman.cache.contract import SourceHealth
+from steersman.cache.identity import ref_of, revision_of
+from steersman.cache.reflector import Reflector
+from steersman.cache.store import Store
+from steersman.cache.subscribers import Subscribers
+from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.kube.errors import Forbidden, NotFound
+from steersman.kube.resources import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from random import Random
+
+    from steersman.cache.contract import Handler, Subscription
+    from steersman.cache.metrics import CacheMetrics
+    from steersman.cache.store import StoreSnapshot
+    from steersman.kube.client import Client
+    from steersman.kube.resources import ObjectRef
+
+__all__ = ["SharedInformer"]
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class SharedInformer(Generic[T]):
+    """See `steersman.cache.contract.Informer` for what it promises."""
+
+    def __init__(
+        self,
+        client: Client,
+        target: type[T] | Kind,
+        *,
+        random: Random,
+        metrics: CacheMetrics,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[T], T] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        streaming: bool = True,
+    ) -> None:
+        self.target = target
+        self.kind: Kind = target if isinstance(target, Kind) else cast(Any, target).KIND
+        self.name = _describe(self.kind, namespaces, label_selector, field_selector)
+        self._clock = clock
+        self._transform = transform
+        self._store: Store[T] = Store(clock=clock)
+        self._bad: dict[ObjectRef, str] = {}
+        self._synced = asyncio.Event()
+        self._log = log.bind(source=self.name)
+        self._metrics = metrics.reflector(self.name)
+        self._subscribers: Subscribers[T] = Subscribers(self._synced, self._log, self._metrics)
+        self._metrics.objects.set_function(lambda: len(self._store))
+        scopes: Iterable[str | None] = [None] if namespaces is None else sorted(namespaces)
+        self._scopes: dict[str | None, Reflector[T]] = {}
+        for scope in scopes:
+            origin = _Collection(client, target, scope, label_selector, field_selector)
+            self._scopes[scope] = Reflector(
+                origin,
+                _Scope(self._store, self._subscribers, scope, self._forget),
+                name=self.name,
+                metrics=self._metrics,
+                random=random,
+                clock=clock,
+                project=self._project,
+                on_status=self._check_synced,
+                streaming=streaming,
+            )
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for scope, reflector in self._scopes.items():
+                tasks.create_task(reflector.run(), name=f"reflector {self.name} {scope or ''}".rstrip())
+
+    def has_synced(self) -> bool:
+        """Whether the first complete list has been handled."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return once `has_synced()`."""
+        await self._synced.wait()
+
+    def health(self) -> SourceHealth:
+        """How the source is doing."""
+        now = self._clock.monotonic()
+        heard = [r.status.last_event for r in self._scopes.values() if r.status.last_event is not None]
+        return SourceHealth(
+            name=self.name,
+            synced=self.has_synced(),
+            objects=len(self._store),
+            resource_version=self._store.revision,
+            last_event_seconds=now - min(heard) if heard else None,
+            problem="; ".join(self._problems()) or None,
+        )
+
+    def _problems(self) -> list[str]:
+        found = []
+        for scope, reflector in self._scopes.items():
+            error = reflector.status.error
+            if error is None:
+                continue
+            where = f"namespace {scope}: " if scope else ""
+            absent = isinstance(error, NotFound) and not reflector.status.synced
+            hint = " (is the CustomResourceDefinition installed?)" if absent else ""
+            found.append(f"{where}{error}{hint}")
+        found += [f"{ref} left out: {why}" for ref, why in list(self._bad.items())[:3]]
+        if len(self._bad) > 3:
+            found.append(f"and {len(self._bad) - 3} more objects left out")
+        return found
+
+    def _check_synced(self) -> None:
+        if not self._synced.is_set() and all(self._settled(scope) for scope in self._scopes):
+            self._synced.set()
+
+    def _settled(self, scope: str | None) -> bool:
+        status = self._scopes[scope].status
+        return status.synced or (scope is not None and isinstance(status.error, Forbidden))
+
+    # -- reading and writing -------------------------------------------------------------------------------------
+
+    def add_handler(self, handler: Handler[T]) -> Subscription:
+        """Deliver changes from now on, and what is known already as initial creations."""
+        return self._subscribers.add(handler, self._store.base())
+
+    def add_index(self, name: str, values: Callable[[T], Iterable[str]]) -> None:
+        """Index objects by several values each."""
+        self._store.add_index(name, values)
+
+    def snapshot(self) -> StoreSnapshot[T]:
+        """What is known now."""
+        return self._store.snapshot()
+
+    def record_write(self, obj: T) -> None:
+        """Show the server's answer to a write until the watch has it."""
+        kept = self._project(copy.deepcopy(obj))  # the writer keeps its own, managedFields included
+        if kept is not None:
+            self._store.record_write(kept)
+
+    def record_delete(self, ref: ObjectRef, uid: str) -> None:
+        """Hide what the server said is gone until the watch agrees."""
+        self._store.record_delete(ref, uid)
+
+    # -- what the reflectors tell --------------------------------------------------------------------------------
+
+    def _project(self, obj: T) -> T | None:
+        """The object as it is stored; None when it cannot be."""
+        error = getattr(obj, "decode_error", None)
+        if error is not None:
+            self._leave_out(obj, error)
+            return None
+        try:
+            kept = _slim(obj if self._transform is None else self._transform(obj))
+        except Exception as problem:  # noqa: BLE001  # one poisonous object must not stop the others
+            self._leave_out(obj, f"the transform failed: {type(problem).__name__}")
+            return None
+        if self._bad:
+            self._bad.pop(ref_of(obj), None)
+        return kept
+
+    def _forget(self, ref: ObjectRef) -> None:
+        self._bad.pop(ref, None)
+
+    def _leave_out(self, obj: Any, why: str) -> None:
+        ref = ref_of(obj)
+        if self._bad.get(ref) != why:
+            self._bad[ref] = why
+            self._log.error("an object is left out", object=str(ref), why=why)
+        self._metrics.undecodable.inc()
+
+
+class _Scope(Generic[T]):
+    """Where one reflector's news goes: its part of the store, then the subscribers."""
+
+    def __init__(
+        self, store: Store[T], subscribers: Subscribers[T], namespace: str | None, forget: Callable[[ObjectRef], None]
+    ) -> None:
+        self._store = store
+        self._subscribers = subscribers
+        self._namespace = namespace
+        self._forget = forget  # a left-out object is gone
+        self._filled = False
+
+    async def replace(self, objects: Iterable[T], revision: str, keep: Collection[ObjectRef]) -> None:
+        changes = self._store.replace(objects, revision, namespace=self._namespace, keep=keep)
+        initial, self._filled = not self._filled, True
+        await self._subscribers.deliver_all(changes, initial=initial)
+
+    def upsert(self, obj: T) -> None:
+        change = self._store.upsert(obj)
+        self._store.reached(revision_of(obj), namespace=self._namespace)
+        self._subscribers.deliver(change)
+
+    def remove(self, obj: T) -> None:
+        self._forget(ref_of(obj))
+        change = self._store.remove(obj)
+        self._store.reached(revision_of(obj), namespace=self._namespace)
+        if change is not None:
+            self._subscribers.deliver(change)
+
+    def progress(self, revision: str) -> None:
+        self._store.progress(revision, namespace=self._namespace)
+
+
+class _Collection:
+    """One collection on one server: the reflector's origin."""
+
+    def __init__(
+        self, client: Client, target: Any, namespace: str | None, label_selector: str | None, field_selector: str | None
+    ) -> None:
+        self._client = client
+        self._target = target
+        self._options: dict[str, Any] = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+        }
+
+    def pages(self, *, resource_version: str, limit: int) -> Any:
+        return self._client.pages(self._target, resource_version=resource_version or None, limit=limit, **self._options)
+
+    def watch(self, *, resource_version: str, timeout_seconds: int, send_initial_events: bool) -> Any:
+        return self._client.watch(
+            self._target,
+            resource_version=resource_version or None,
+            resource_version_match="NotOlderThan" if send_initial_events else None,
+            send_initial_events=send_initial_events,
+            timeout_seconds=timeout_seconds,
+            **self._options,
+        )
+
+
+def _slim(obj: T) -> T:
+    """`obj` without managedFields, which are most of an object's bytes and nobody's business in a cache.
+
+    Changed in place: it has just been decoded, and nobody else has seen it.
+    """
+    if isinstance(obj, dict):
+        obj["metadata"].pop("managedFields", None)
+    else:
+        metadata: Any = getattr(obj, "metadata", None)
+        if getattr(metadata, "managed_fields", None) is not None:
+            metadata.managed_fields = None
+    return obj
+
+
+def _describe(
+    kind: Kind, namespaces: Collection[str] | None, label_selector: str | None, field_selector: str | None
+) -> str:
+    parts = [kind.qualified]
+    if namespaces is not None:
+        parts.append(f"in {','.join(sorted(namespaces))}")
+    conditions = [selector for selector in (label_selector, field_selector) if selector]
+    if conditions:
+        parts.append(f"where {' and '.join(conditions)}")
+    return " ".join(parts)

@@ -1,0 +1,101 @@
+"""All informers of one cluster: the same question is asked of the server only once."""
+
+from __future__ import annotations
+
+import random as randomness
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from steersman.cache.informer import SharedInformer
+from steersman.cache.metrics import CacheMetrics
+from steersman.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from random import Random
+
+    from prometheus_client import CollectorRegistry
+
+    from steersman.kube.client import Client
+    from steersman.kube.objects import Resource
+    from steersman.kube.resources import Kind
+
+__all__ = ["InformerPool"]
+
+R = TypeVar("R", bound="Resource")
+
+
+class InformerPool:
+    """Makes informers and shares them by what they watch. It starts nothing: whoever owns the process runs them."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        random: Random | None = None,
+        registry: CollectorRegistry | None = None,
+        streaming: bool = True,
+    ) -> None:
+        self.on_new: Callable[[SharedInformer[Any]], None] | None = None  # told of every informer made from then on
+        self._client = client
+        self._clock = clock
+        self._random = random or randomness.Random()  # noqa: S311  # spreads load; guards nothing
+        self._metrics = CacheMetrics(registry)
+        self._streaming = streaming
+        self._informers: dict[object, SharedInformer[Any]] = {}
+
+    @overload
+    def informer(
+        self,
+        target: type[R],
+        *,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[R], R] | None = None,
+    ) -> SharedInformer[R]: ...
+    @overload
+    def informer(
+        self,
+        target: Kind,
+        *,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> SharedInformer[dict[str, Any]]: ...
+    def informer(
+        self,
+        target: Any,
+        *,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> SharedInformer[Any]:
+        """The informer for this question; a new one when nobody has asked it yet."""
+        scope = None if namespaces is None else frozenset(namespaces)
+        key = (target, scope, label_selector or None, field_selector or None, transform)
+        known = self._informers.get(key)
+        if known is None:
+            known = self._informers[key] = SharedInformer(
+                self._client,
+                target,
+                namespaces=scope,
+                label_selector=label_selector or None,
+                field_selector=field_selector or None,
+                transform=transform,
+                clock=self._clock,
+                random=self._random,
+                metrics=self._metrics,
+                streaming=self._streaming,
+            )
+            if self.on_new is not None:
+                self.on_new(known)
+        return known
+
+    def __iter__(self) -> Iterator[SharedInformer[Any]]:
+        return iter(list(self._informers.values()))
+
+    def __len__(self) -> int:
+        return len(self._informers)

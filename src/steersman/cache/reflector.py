@@ -1,0 +1,303 @@
+"""The reflector: keeps a sink equal to one list on an API server, for ever.
+
+It performs the steps that `steersman.cache.progress` decides on, and tells its sink what it learns:
+
+    replace(objects, revision)   the complete state; what is missing from it is gone
+    upsert(obj), remove(obj)     one object, in the order of its revisions
+    progress(revision)           nothing happened up to here
+
+A reflector never gives up and never raises for what a server does: a refusal, an absence or a silence shows in
+`status` and is retried with backoff. A connection that is silent for longer than the server would be is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from steersman.cache.identity import ref_of, revision_of
+from steersman.cache.progress import (
+    Ended,
+    Failed,
+    List,
+    Listed,
+    Outcome,
+    Progress,
+    StaleWatch,
+    Stream,
+    Watch,
+    advance,
+    first_step,
+)
+from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.kube.errors import KubeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from random import Random
+
+    from steersman.cache.metrics import ReflectorMetrics
+    from steersman.cache.progress import Step
+    from steersman.clock import Timer
+    from steersman.kube.resources import ObjectRef
+
+__all__ = ["Origin", "Reflector", "ReflectorStatus", "Sink"]
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+WATCH_SECONDS = (240, 480)  # a watch is asked to end at a random moment in here, so that clients spread over servers
+GRACE = 5.0  # seconds a server may be late with the end of a watch before the connection counts as dead
+BOOKMARK_SECONDS = 60.0  # servers that send bookmarks send about one a minute
+MISSED_BOOKMARKS = 3  # silence of this many bookmarks means that nobody is there
+
+log = structlog.get_logger(__name__)
+
+
+class Sink(Protocol[T_contra]):
+    """Who is told."""
+
+    async def replace(self, objects: Iterable[T_contra], revision: str, keep: Collection[ObjectRef]) -> None:
+        """The complete state, except that `keep` exist too but could not be read."""
+
+    def upsert(self, obj: T_contra) -> None:
+        """One object is now like this."""
+
+    def remove(self, obj: T_contra) -> None:
+        """One object is gone; this was its last state."""
+
+    def progress(self, revision: str) -> None:
+        """Everything up to this revision has been told."""
+
+
+class Origin(Protocol):
+    """Where objects come from: one collection with fixed target, namespace and selectors. See `informer.Collection`."""
+
+    def pages(self, *, resource_version: str, limit: int) -> Any:
+        """An async iterator of pages."""
+
+    def watch(self, *, resource_version: str, timeout_seconds: int, send_initial_events: bool) -> Any:
+        """An async context manager giving an async iterator of watch events."""
+
+
+class ReflectorStatus(msgspec.Struct, kw_only=True):
+    """How it goes; updated in place."""
+
+    synced: bool = False  # the sink has been given a complete state at least once
+    phase: Literal["starting", "listing", "watching", "waiting"] = "starting"
+    revision: str = ""
+    last_event: float | None = None  # monotonic seconds of the last event, bookmark or list
+    error: KubeError | None = None  # why the last step failed; None once something worked again
+
+
+class Reflector(Generic[T]):
+    """One list+watch."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        sink: Sink[T],
+        *,
+        name: str,
+        metrics: ReflectorMetrics,
+        random: Random,
+        clock: Clock = SYSTEM_CLOCK,
+        project: Callable[[T], T | None] = lambda obj: obj,
+        on_status: Callable[[], None] = lambda: None,
+        streaming: bool = True,
+    ) -> None:
+        self.name = name
+        self.status = ReflectorStatus()
+        self._origin = origin
+        self._sink = sink
+        self._metrics = metrics
+        self._random = random
+        self._clock = clock
+        self._project = project  # what is kept of an object, None when it cannot be read
+        self._on_status = on_status
+        self._progress = Progress(streaming=streaming)
+        self._log = log.bind(source=name)
+
+    async def run(self) -> None:
+        """Reflect until cancelled. A second run goes on where the first was stopped."""
+        step: Step = Watch(self.status.revision) if self.status.synced else first_step(self._progress)
+        while True:
+            if step.after:
+                self.status.phase = "waiting"
+                await self._clock.sleep(step.after)
+            outcome = await self._perform(step)
+            if isinstance(outcome, Failed):
+                self._report(step, outcome.error)
+            self._progress, step = advance(
+                self._progress, step, outcome, now=self._clock.monotonic(), random=self._random
+            )
+
+    async def _perform(self, step: Step) -> Outcome:
+        match step:
+            case List():
+                return await self._list(step)
+            case Stream():
+                return await self._watch(step.revision, initial=True)
+            case Watch():
+                return await self._watch(step.revision, initial=False)
+
+    async def _list(self, step: List) -> Outcome:
+        self.status.phase = "listing"
+        started = self._clock.monotonic()
+        state: dict[ObjectRef, T | None] = {}
+        revision, pages = "", 0
+        try:
+            async for page in self._origin.pages(resource_version=step.revision, limit=step.limit):
+                for obj in (*page.items, *page.undecodable):
+                    state[ref_of(obj)] = self._project(obj)
+                revision, pages = page.resource_version, pages + 1
+        except KubeError as error:
+            return Failed(error)
+        self._metrics.listed(self._clock.monotonic() - started)
+        await self._take_over(state, revision)
+        return Listed(revision, pages)
+
+    async def _take_over(self, state: dict[ObjectRef, T | None], revision: str) -> None:
+        unreadable = {ref for ref, obj in state.items() if obj is None}
+        await self._sink.replace([obj for obj in state.values() if obj is not None], revision, unreadable)
+        self.status.synced = True
+        self._alive(revision)
+        self._on_status()
+
+    async def _watch(self, revision: str, *, initial: bool) -> Outcome:
+        """Follow one watch to its end. With `initial`, collect the state first and hand it over in one piece."""
+        timeout = self._random.randrange(*WATCH_SECONDS)
+        watching = _Watching[T](revision, pending={} if initial else None)
+        started = self._clock.monotonic()
+        self.status.phase = "listing" if initial else "watching"
+        self._metrics.watch_started()
+        try:
+            async with (
+                _Deadline(self._clock, timeout + GRACE) as deadline,
+                self._origin.watch(
+                    resource_version=revision, timeout_seconds=timeout, send_initial_events=initial
+                ) as events,
+            ):
+                async for event in events:
+                    deadline.touch()
+                    await self._receive(event, watching, deadline)
+        except KubeError as error:
+            if isinstance(error, StaleWatch):
+                self._metrics.stale()
+            return Failed(error, watching.reached, watching.events, watching.pending is None)
+        finally:
+            self._metrics.watch_ended(watching.events, self._clock.monotonic() - started)
+        seconds = self._clock.monotonic() - started
+        return Ended(watching.reached, watching.events, seconds, watching.pending is None)
+
+    async def _receive(self, event: Any, watching: _Watching[T], deadline: _Deadline) -> None:
+        watching.events += 1
+        revision = revision_of(event.object)
+        pending = watching.pending
+        if event.type == "BOOKMARK":
+            deadline.expect_every(BOOKMARK_SECONDS, MISSED_BOOKMARKS)
+            if pending is not None:
+                if event.initial_events_end:
+                    watching.pending = None
+                    watching.reached = revision
+                    await self._take_over(pending, revision)
+                    self.status.phase = "watching"
+                return
+            self._sink.progress(revision)
+        elif pending is not None:
+            if event.type == "DELETED":
+                pending.pop(ref_of(event.object), None)
+            else:
+                pending[ref_of(event.object)] = self._project(event.object)
+            return
+        elif event.type == "DELETED":
+            self._sink.remove(event.object)
+        elif (obj := self._project(event.object)) is not None:
+            self._sink.upsert(obj)
+        watching.reached = revision
+        self._alive(revision)
+
+    def _alive(self, revision: str) -> None:
+        status = self.status
+        status.revision = revision
+        status.last_event = self._clock.monotonic()
+        if status.error is not None:
+            status.error = None
+            self._log.info("the source works again", revision=revision)
+
+    def _report(self, step: Step, error: Exception) -> None:
+        """Say it once when a source starts failing or fails in another way; repeats are for the metric."""
+        if not isinstance(error, KubeError):
+            raise error
+        self._metrics.failed(error.reason)
+        known = self.status.error
+        self.status.error = error
+        self._on_status()
+        if known is None or known.reason != error.reason:
+            say = self._log.error if error.code in {401, 403} else self._log.info
+            say("the source fails and is retried", step=type(step).__name__, reason=error.reason, error=str(error))
+
+
+class _Watching(Generic[T]):
+    """How far one watch has come."""
+
+    def __init__(self, revision: str, *, pending: dict[ObjectRef, T | None] | None) -> None:
+        self.reached = "" if pending is not None else revision
+        self.events = 0
+        self.pending = pending  # the initial state while it is incomplete
+
+
+class _Deadline(contextlib.AbstractAsyncContextManager["_Deadline"]):
+    """Cancels its block when nothing has been heard for too long, and says so as `StaleWatch`.
+
+    Touching it costs one clock reading; the timer is set anew only when it goes off.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._patience = seconds
+        self._heard = clock.monotonic()
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._expired = False
+
+    def touch(self) -> None:
+        self._heard = self._clock.monotonic()
+
+    def expect_every(self, seconds: float, misses: int) -> None:
+        """The other side has shown that it speaks up regularly: be less patient from now on."""
+        patience = seconds * misses + GRACE
+        if patience < self._patience:
+            self._patience = patience
+            self._arm()
+
+    async def __aenter__(self) -> _Deadline:
+        self._task = asyncio.current_task()
+        self._arm()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._expired:
+            return
+        assert self._task is not None
+        if self._task.uncancel() == 0 and (kind is None or issubclass(kind, asyncio.CancelledError)):
+            raise StaleWatch(f"nothing heard for {self._patience:.0f} s although the server should have spoken")
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_at(self._heard + self._patience, self._check)
+
+    def _check(self) -> None:
+        if self._clock.monotonic() - self._heard < self._patience:
+            self._arm()
+            return
+        self._expired = True
+        assert self._task is not None
+        self._task.cancel()

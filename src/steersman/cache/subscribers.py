@@ -1,0 +1,94 @@
+"""Who is told of changes, and how: in order, one at a time, each isolated from the others' failures."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from steersman.cache.identity import ref_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from steersman.cache.contract import Handler, Subscription
+    from steersman.cache.metrics import ReflectorMetrics
+    from steersman.cache.store import Change
+
+__all__ = ["Subscribers"]
+
+T = TypeVar("T")
+
+BATCH = 500  # deliveries between two breaths of the event loop, so that a large list does not stall everything else
+
+
+class Subscribers(Generic[T]):
+    """The handlers of one informer."""
+
+    def __init__(self, synced: asyncio.Event, log: Any, metrics: ReflectorMetrics) -> None:
+        self._synced = synced
+        self._log = log
+        self._metrics = metrics
+        self._members: list[_Member[T]] = []
+
+    def add(self, handler: Handler[T], known: Iterable[T]) -> Subscription:
+        """Tell `handler` of every change from now on, and of what is known already as initial creations."""
+        member = _Member(self, handler)
+        self._members.append(member)
+        for obj in known:
+            self._call(member, None, obj, initial=True)
+        return member
+
+    def deliver(self, change: Change[T]) -> None:
+        """Tell everybody of one change."""
+        for member in tuple(self._members):
+            self._call(member, change.old, change.new, initial=False)
+
+    async def deliver_all(self, changes: Sequence[Change[T]], *, initial: bool) -> None:
+        """Tell everybody who is here now; whoever joins meanwhile has the new state already."""
+        members = tuple(self._members)
+        for number, change in enumerate(changes, 1):
+            for member in members:
+                self._call(member, change.old, change.new, initial=initial and change.old is None)
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+
+    def forget(self, member: _Member[T]) -> None:
+        """Tell `member` nothing more."""
+        if member.active:
+            member.active = False
+            self._members.remove(member)
+
+    def has_synced(self) -> bool:
+        """Whether the first complete list has been handled."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return once `has_synced()`."""
+        await self._synced.wait()
+
+    def _call(self, member: _Member[T], old: T | None, new: T | None, *, initial: bool) -> None:
+        if not member.active:
+            return
+        try:
+            member.handler(old, new, initial)
+        except Exception:  # noqa: BLE001  # whatever a handler does, the store and the others go on; it is logged below
+            self._metrics.handler_errors.inc()
+            self._log.exception("an event handler failed", object=str(ref_of(old if new is None else new)))
+
+
+class _Member(Generic[T]):
+    """One handler's place."""
+
+    def __init__(self, group: Subscribers[T], handler: Handler[T]) -> None:
+        self.handler = handler
+        self.active = True
+        self._group = group
+
+    def has_synced(self) -> bool:
+        return self._group.has_synced()
+
+    async def wait_synced(self) -> None:
+        await self._group.wait_synced()
+
+    def remove(self) -> None:
+        self._group.forget(self)

@@ -1,0 +1,330 @@
+"""The reflector against a scripted server, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.cache.metrics import CacheMetrics
+from steersman.cache.reflector import Reflector
+from steersman.kube.errors import ConnectionFailed, Gone, Invalid, KubeError, TooManyRequests
+from steersman.kube.objects import ObjectMeta, Resource
+from steersman.testing.clock import VirtualClock, settle
+
+
+class Thing(Resource, group="example.org", version="v1"):
+    note: str = ""
+
+
+def thing(name: str, revision: int, note: str = "") -> Thing:
+    meta = ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", resource_version=str(revision))
+    return Thing(metadata=meta, note=note)
+
+
+def added(name: str, revision: int) -> Any:
+    return SimpleNamespace(type="ADDED", object=thing(name, revision), initial_events_end=False)
+
+
+def deleted(name: str, revision: int) -> Any:
+    return SimpleNamespace(type="DELETED", object=thing(name, revision), initial_events_end=False)
+
+
+def bookmark(revision: int, *, end: bool = False) -> Any:
+    return SimpleNamespace(type="BOOKMARK", object=thing("", revision), initial_events_end=end)
+
+
+class Silence:
+    """Nothing more comes, and nothing ends."""
+
+
+class Server:
+    """Plays one script per request: items, then an error, silence or the end."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.requests: list[str] = []
+        self.lists: list[Any] = []
+        self.watches: list[list[Any]] = []
+
+    async def pages(self, *, resource_version: str, limit: int):
+        self.requests.append(f"list {resource_version!r} limit {limit}")
+        script = self.lists.pop(0)
+        for page in script:
+            if isinstance(page, KubeError):
+                raise page
+            revision, items = page
+            yield SimpleNamespace(items=items, undecodable=[], resource_version=revision)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, *, resource_version: str, timeout_seconds: int, send_initial_events: bool):
+        self.requests.append(f"{'stream' if send_initial_events else 'watch'} {resource_version!r}")
+        self.timeout_seconds = timeout_seconds
+        script = self.watches.pop(0) if self.watches else [Silence]
+        if script and isinstance(script[0], KubeError):
+            raise script[0]
+        yield self._play(script)
+
+    async def _play(self, script: list[Any]):
+        for event in script:
+            if isinstance(event, KubeError):
+                raise event
+            if event is Silence:
+                await asyncio.Event().wait()
+            if isinstance(event, float):
+                await self.clock.sleep(event)
+                continue
+            yield event
+
+
+class Memory:
+    """A sink that keeps a diary."""
+
+    def __init__(self) -> None:
+        self.diary: list[str] = []
+        self.objects: dict[str, Thing] = {}
+
+    async def replace(self, objects, revision, keep) -> None:
+        self.objects = {o.name: o for o in objects}
+        self.diary.append(f"replace {sorted(self.objects)} at {revision}")
+
+    def upsert(self, obj) -> None:
+        self.objects[obj.name] = obj
+        self.diary.append(f"upsert {obj.name} at {obj.metadata.resource_version}")
+
+    def remove(self, obj) -> None:
+        self.objects.pop(obj.name, None)
+        self.diary.append(f"remove {obj.name} at {obj.metadata.resource_version}")
+
+    def progress(self, revision) -> None:
+        self.diary.append(f"progress {revision}")
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def server(clock):
+    return Server(clock)
+
+
+@pytest.fixture
+def sink():
+    return Memory()
+
+
+@pytest.fixture
+async def start(clock, server, sink):
+    tasks = []
+
+    async def begin(*, streaming: bool = True, **options) -> Reflector[Thing]:
+        metrics = CacheMetrics(CollectorRegistry()).reflector("things")
+        reflector: Reflector[Thing] = Reflector(
+            server,
+            sink,
+            name="things",
+            metrics=metrics,
+            random=random.Random(1),
+            clock=clock,
+            streaming=streaming,
+            **options,
+        )
+        tasks.append(asyncio.create_task(reflector.run()))
+        await settle()
+        return reflector
+
+    yield begin
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(r, asyncio.CancelledError) for r in results), results
+
+
+# -- streaming the initial state -------------------------------------------------------------------------------------
+
+
+async def test_the_store_is_replaced_in_one_piece_when_the_initial_events_are_complete(server, sink, start):
+    server.watches = [[added("a", 3), added("b", 2), Silence]]
+    reflector = await start()
+    assert sink.diary == []
+    assert not reflector.status.synced
+
+
+async def test_a_stream_goes_on_as_a_watch_on_the_same_connection(server, sink, start):
+    server.watches = [[added("a", 3), added("b", 2), bookmark(7, end=True), added("c", 8), Silence]]
+    reflector = await start()
+    assert sink.diary == ["replace ['a', 'b'] at 7", "upsert c at 8"]
+    assert reflector.status.synced
+    assert reflector.status.phase == "watching"
+    assert server.requests == ["stream ''"]
+
+
+async def test_updates_and_deletions_before_the_end_of_the_initial_events_are_part_of_them(server, sink, start):
+    server.watches = [[added("a", 3), added("b", 2), deleted("a", 5), added("b", 6), bookmark(7, end=True), Silence]]
+    await start()
+    assert sink.diary == ["replace ['b'] at 7"]
+    assert sink.objects["b"].metadata.resource_version == "6"
+
+
+async def test_an_ordinary_bookmark_does_not_end_the_initial_events(server, sink, start):
+    server.watches = [[added("a", 3), bookmark(7), Silence]]
+    reflector = await start()
+    assert not reflector.status.synced
+    assert sink.diary == []
+
+
+async def test_a_server_without_streaming_is_listed(server, sink, start):
+    server.watches = [[Invalid("sendInitialEvents: Forbidden")], [Silence]]
+    server.lists = [[("4", [thing("a", 1)])]]
+    await start()
+    assert server.requests == ["stream ''", "list '0' limit 500", "watch '4'"]
+    assert sink.diary == ["replace ['a'] at 4"]
+
+
+async def test_a_stream_cut_before_it_was_complete_starts_over_and_shows_nothing_half(server, sink, start, clock):
+    server.watches = [[added("a", 3), ConnectionFailed("cut")], [added("b", 5), bookmark(6, end=True), Silence]]
+    await start()
+    assert sink.diary == []
+    await clock.advance(2)
+    assert sink.diary == ["replace ['b'] at 6"]
+    assert server.requests == ["stream ''", "stream ''"]
+
+
+# -- listing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_all_pages_make_one_replacement(server, sink, start):
+    server.lists = [[("4", [thing("a", 1)]), ("4", [thing("b", 2)])]]
+    await start(streaming=False)
+    assert sink.diary == ["replace ['a', 'b'] at 4"]
+    assert server.requests == ["list '0' limit 500", "watch '4'"]
+
+
+async def test_an_expired_page_is_answered_by_a_list_of_the_most_recent(server, sink, start):
+    server.lists = [[("4", [thing("a", 1)]), Gone("continue token expired")], [("9", [thing("b", 2)])]]
+    await start(streaming=False)
+    assert sink.diary == ["replace ['b'] at 9"]
+    assert server.requests[:2] == ["list '0' limit 500", "list '' limit 500"]
+
+
+async def test_an_expired_watch_relists_and_what_vanished_is_gone(server, sink, start):
+    server.lists = [[("4", [thing("a", 1), thing("b", 2)])], [("20", [thing("b", 2)])]]
+    server.watches = [[added("c", 10), Gone("too old")], [Silence]]
+    await start(streaming=False)
+    assert server.requests == ["list '0' limit 500", "watch '4'", "list '10' limit 0", "watch '20'"]
+    assert sorted(sink.objects) == ["b"]
+
+
+# -- watching --------------------------------------------------------------------------------------------------------
+
+
+async def test_bookmarks_move_the_revision_that_a_new_watch_starts_from(server, sink, start):
+    server.lists = [[("4", [])]]
+    server.watches = [[bookmark(50)], [Silence]]
+    await start(streaming=False)
+    assert server.requests[-1] == "watch '50'"
+    assert sink.diary == ["replace [] at 4", "progress 50"]
+
+
+async def test_a_429_does_not_relist(server, sink, start, clock):
+    server.lists = [[("4", [])]]
+    server.watches = [[TooManyRequests("busy", retry_after=3)], [TooManyRequests("busy")], [Silence]]
+    await start(streaming=False)
+    await clock.advance(60)
+    assert server.requests == ["list '0' limit 500", "watch '4'", "watch '4'", "watch '4'"]
+
+
+async def test_an_unreachable_server_is_asked_less_and_less_often(server, start, clock):
+    server.lists = [[ConnectionFailed("refused")] for _ in range(100)]
+    await start(streaming=False)
+    await clock.advance(600)
+    assert 10 < len(server.requests) < 30
+
+
+async def test_a_failure_shows_in_the_status_and_goes_when_the_source_works_again(server, start, clock):
+    server.lists = [[ConnectionFailed("refused")], [("4", [])]]
+    reflector = await start(streaming=False)
+    assert "refused" in str(reflector.status.error)
+    await clock.advance(3)
+    assert reflector.status.error is None
+    assert reflector.status.synced
+
+
+async def test_a_silent_connection_is_replaced_when_the_watch_is_over_and_nobody_said_so(server, start, clock):
+    server.lists = [[("4", [])]]
+    server.watches = [[Silence], [Silence]]
+    await start(streaming=False)
+    await clock.advance(server.timeout_seconds + 4)
+    assert len(server.requests) == 2
+    await clock.advance(2)
+    assert server.requests[-2:] == ["watch '4'", "watch '4'"]
+
+
+async def test_three_missed_bookmarks_mean_a_dead_connection(server, start, clock):
+    server.lists = [[("4", [])]]
+    server.watches = [[60.0, bookmark(5), 60.0, bookmark(6), Silence], [Silence]]
+    await start(streaming=False)
+    await clock.advance(120 + 184)
+    assert server.requests[-1] == "watch '4'"
+    await clock.advance(2)
+    assert server.requests[-1] == "watch '6'"
+
+
+async def test_a_stopped_reflector_goes_on_where_it_was(server, sink, clock):
+    server.lists = [[("4", [])]]
+    server.watches = [[added("a", 9), Silence], [Silence]]
+    metrics = CacheMetrics(CollectorRegistry()).reflector("things")
+    reflector: Reflector[Thing] = Reflector(
+        server, sink, name="things", metrics=metrics, random=random.Random(1), clock=clock, streaming=False
+    )
+    for _ in range(2):
+        task = asyncio.create_task(reflector.run())
+        await settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert server.requests == ["list '0' limit 500", "watch '4'", "watch '9'"]
+
+
+async def test_a_watch_is_asked_to_end_at_a_random_moment(server, start, clock):
+    server.lists = [[("4", [])]]
+    seen = set()
+    await start(streaming=False)
+    for _ in range(5):
+        assert 240 <= server.timeout_seconds < 480
+        seen.add(server.timeout_seconds)
+        await clock.advance(server.timeout_seconds + 6)
+    assert len(seen) > 1
+
+
+async def test_what_a_projection_drops_is_not_stored_and_what_it_cannot_read_is_kept_by_name(server, start):
+    class Keeping(Memory):
+        async def replace(self, objects, revision, keep) -> None:
+            await super().replace(objects, revision, keep)
+            self.kept = keep
+
+    sink = Keeping()
+    server.lists = [[("4", [thing("good", 1, "long"), thing("bad", 2)])]]
+    metrics = CacheMetrics(CollectorRegistry()).reflector("things")
+    reflector: Reflector[Thing] = Reflector(
+        server,
+        sink,
+        name="things",
+        metrics=metrics,
+        random=random.Random(1),
+        project=lambda obj: None if obj.name == "bad" else thing(obj.name, 1),
+        clock=VirtualClock(),
+        streaming=False,
+    )
+    task = asyncio.create_task(reflector.run())
+    await settle()
+    assert sink.objects["good"].note == ""
+    assert {str(ref) for ref in sink.kept} == {"shop/bad"}
+    task.cancel()
