@@ -10,14 +10,45 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steersman.testing.clock import VirtualClock
+    from steersman.testing.audit import AuditEntry, AuditLog
+    from steersman.testing.binaries import BinariesError
+    from steersman.testing.clock import VirtualClock, settle
+    from steersman.testing.controlplane import ALL_CONTROLLERS, LIFECYCLE_CONTROLLERS, ControlPlane, ControlPlaneError
+    from steersman.testing.kubectl import Kubectl
+    from steersman.testing.rawapi import RawApi
+    from steersman.testing.servers import ApiServer
+    from steersman.testing.waiting import eventually
 
 __all__ = [
+    "ALL_CONTROLLERS",
+    "LIFECYCLE_CONTROLLERS",
+    "ApiServer",
+    "AuditEntry",
+    "AuditLog",
+    "BinariesError",
+    "ControlPlane",
+    "ControlPlaneError",
+    "Kubectl",
+    "RawApi",
     "VirtualClock",
+    "eventually",
+    "settle",
 ]
 
 _HOME = {
+    "ALL_CONTROLLERS": "controlplane",
+    "LIFECYCLE_CONTROLLERS": "controlplane",
+    "ApiServer": "servers",
+    "AuditEntry": "audit",
+    "AuditLog": "audit",
+    "BinariesError": "binaries",
+    "ControlPlane": "controlplane",
+    "ControlPlaneError": "controlplane",
+    "Kubectl": "kubectl",
+    "RawApi": "rawapi",
     "VirtualClock": "clock",
+    "eventually": "waiting",
+    "settle": "clock",
 }
 
 

@@ -1,19 +1,64 @@
-"""The pytest plugin: fixtures for servers and time, found through the entry point `steersman`.
+"""The pytest plugin: servers, time and kubectl as fixtures, found through the entry point `steersman`.
 
-Importing this module costs nothing: every fixture imports what it needs when it is first asked for, so a run that uses
-none of them pays nothing, and coverage sees the package being imported.
+    async def test_a_pod_can_be_listed(cluster, namespace): ...     # runs on the embedded server and on the real one
+
+Servers are started when a test first asks for them, one of each per process (so one per xdist worker), and tests keep
+apart by namespace. They run on the session's event loop: set `asyncio_default_test_loop_scope = "session"`.
+Importing this module costs nothing: fixtures import what they need when they are asked for.
 """
 
 from __future__ import annotations
 
+import os
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from steersman.testing.clock import VirtualClock
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+    from typing import Any, NoReturn
 
-__all__ = ["clock"]
+    from steersman.apiserver import EmbeddedServer
+    from steersman.testing.clock import VirtualClock
+    from steersman.testing.controlplane import ControlPlane
+    from steersman.testing.kubectl import Kubectl
+    from steersman.testing.servers import ApiServer
+
+try:
+    from pytest_asyncio import fixture as async_fixture
+except ImportError:  # pragma: no cover  (pytest without asyncio has no use for the servers, but must still start)
+    async_fixture = pytest.fixture
+
+_SERVERS = ("cluster", "real", "full", "embedded")
+_REAL = {"real", "full"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that every test on the real control plane carries."""
+    config.addinivalue_line("markers", "real: runs on the real control plane (built once per machine, then cached)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs on the real control plane, so that `-m "not real"` leaves exactly that out."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if _REAL & set(getattr(item, "fixturenames", ())) or parameters.get("cluster") in _REAL:
+            item.add_marker("real")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the control plane before the first test, because a first build takes longer than a test may."""
+    if not any(item.get_closest_marker("real") for item in session.items):
+        return
+    from steersman.testing.binaries import CONTROL_PLANE, BinariesError
+
+    try:
+        CONTROL_PLANE.build(_reporter(session.config))
+    except BinariesError:
+        return  # the fixtures say so, test by test
 
 
 @pytest.fixture
@@ -22,3 +67,111 @@ def clock() -> VirtualClock:
     from steersman.testing.clock import VirtualClock
 
     return VirtualClock()
+
+
+@async_fixture(scope="session", loop_scope="session")
+async def embedded() -> AsyncIterator[EmbeddedServer]:
+    """The embedded API server, in this process."""
+    from steersman.apiserver import EmbeddedServer
+
+    async with EmbeddedServer() as server:
+        yield server
+
+
+@async_fixture(scope="session", loop_scope="session")
+async def real() -> AsyncIterator[ControlPlane]:
+    """kube-apiserver and etcd, with the controllers that keep the API itself tidy (namespaces, garbage, accounts).
+
+    Pods are accepted without service accounts, as on the embedded server.
+    """
+    from steersman.testing.binaries import BinariesError
+    from steersman.testing.controlplane import LIFECYCLE_CONTROLLERS, ControlPlane
+
+    try:
+        async with ControlPlane(controllers=LIFECYCLE_CONTROLLERS, service_account_admission=False) as plane:
+            yield plane
+    except BinariesError as error:
+        _unavailable(error)
+
+
+@async_fixture(scope="session", loop_scope="session")
+async def full() -> AsyncIterator[ControlPlane]:
+    """The whole control plane: all controllers, the scheduler, and nodes simulated by KWOK."""
+    from steersman.testing.binaries import BinariesError
+    from steersman.testing.controlplane import ALL_CONTROLLERS, ControlPlane
+
+    try:
+        async with ControlPlane(controllers=ALL_CONTROLLERS, scheduler=True, kwok=True) as plane:
+            yield plane
+    except BinariesError as error:
+        _unavailable(error)
+
+
+@pytest.fixture(params=["embedded", "real"])
+def cluster(request: pytest.FixtureRequest) -> ApiServer:
+    """An API server: the test runs on the embedded one and on the real one."""
+    server: ApiServer = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> ApiServer:
+    """The server this test runs on: the one of `cluster`, `real`, `full` or `embedded` that it asked for."""
+    for name in _SERVERS:
+        if name in request.fixturenames:
+            chosen: ApiServer = request.getfixturevalue(name)
+            return chosen
+    raise pytest.UsageError(f"{request.node.nodeid}: ask for one of {', '.join(_SERVERS)} as well")
+
+
+@async_fixture(loop_scope="session")
+async def namespace(server: ApiServer) -> AsyncIterator[str]:
+    """The name of a namespace that only this test uses."""
+    from steersman.testing.rawapi import RawApi, ssl_context
+
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    if (check := getattr(server, "check", None)) is not None:
+        check()  # a real one may have lost a program since the last test
+    async with RawApi(
+        server.url, token=server.token, ssl_context=ssl_context(server.ca_pem), user_agent="steersman-testing"
+    ) as api:
+        answer = await api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        assert answer.status == 201, answer.body
+        yield name
+        answer = await api.delete(f"/api/v1/namespaces/{name}")
+        assert answer.status in {200, 202, 404, 409}, answer.body
+
+
+@pytest.fixture
+def kubectl(server: ApiServer, tmp_path: Path) -> Kubectl:
+    """The real kubectl, with full access to the server of this test."""
+    from steersman.testing.binaries import BinariesError, find_program
+    from steersman.testing.kubectl import Kubectl
+
+    try:
+        program = find_program("kubectl")
+    except BinariesError as error:
+        _unavailable(error)
+    config = tmp_path / "kubeconfig"
+    server.write_kubeconfig(config)
+    return Kubectl(program, config, home=tmp_path)
+
+
+def _unavailable(error: Exception) -> NoReturn:
+    """On a developer's machine a missing control plane skips tests; in CI it would hide them."""
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(str(error), pytrace=False)
+    pytest.skip(str(error))
+
+
+def _reporter(config: pytest.Config) -> Callable[[str, int, int], None]:
+    terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+    shown: set[tuple[str, int]] = set()
+
+    def report(what: str, done: int, total: int) -> None:
+        tenth = 10 * done // total if total else 0
+        if terminal is not None and (what, tenth) not in shown:
+            shown.add((what, tenth))
+            terminal.write_line(f"{what}{f' {10 * tenth} %' if total else ''}")
+
+    return report

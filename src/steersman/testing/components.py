@@ -1,0 +1,91 @@
+"""The command lines of the programs of a control plane. Pure: folders and ports in, flags out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.testing.ports import LOOPBACK, PromisedPort
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["apiserver", "controller_manager", "etcd", "kwok", "scheduler"]
+
+
+def etcd(folder: Path, client: PromisedPort, peer: PromisedPort) -> list[str]:
+    """A store for one run: durability would only cost time."""
+    return [
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls=http://{client.address}",
+        f"--advertise-client-urls=http://{client.address}",
+        f"--listen-peer-urls=http://{peer.address}",
+        f"--initial-advertise-peer-urls=http://{peer.address}",
+        f"--initial-cluster=default=http://{peer.address}",
+        "--socket-reuse-port=true",
+        "--unsafe-no-fsync=true",
+        "--log-level=warn",
+    ]
+
+
+def apiserver(folder: Path, store: PromisedPort, port: PromisedPort, *, service_accounts: bool) -> list[str]:
+    """RBAC and an audit log, as in production; the admin comes by token so that a plain HTTP client can be one."""
+    pki = folder / "pki"
+    flags = [
+        f"--etcd-servers=http://{store.address}",
+        f"--bind-address={LOOPBACK}",
+        f"--advertise-address={LOOPBACK}",
+        "--endpoint-reconciler-type=none",  # the loopback address is no endpoint for pods
+        f"--secure-port={port.number}",
+        "--permit-port-sharing=true",
+        f"--tls-cert-file={pki / 'apiserver.crt'}",
+        f"--tls-private-key-file={pki / 'apiserver.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--token-auth-file={pki / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={pki / 'service-accounts.key'}",
+        f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--allow-privileged=true",
+        f"--audit-policy-file={folder / 'audit-policy.json'}",
+        f"--audit-log-path={folder / 'audit.log'}",
+        "--profiling=false",
+    ]
+    # Without the controller that makes the `default` account in every namespace, this plugin refuses every pod.
+    return flags if service_accounts else [*flags, "--disable-admission-plugins=ServiceAccount"]
+
+
+def controller_manager(folder: Path, port: PromisedPort, config: Path, controllers: Sequence[str]) -> list[str]:
+    """Each controller acts as its own service account, with the rights it has in a real cluster."""
+    return [
+        *_client(folder / "controller-manager", port, config),
+        f"--controllers={','.join(controllers)}",
+        f"--service-account-private-key-file={folder / 'pki' / 'service-accounts.key'}",
+        f"--root-ca-file={folder / 'pki' / 'ca.crt'}",
+        "--use-service-account-credentials=true",
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
+    ]
+
+
+def scheduler(folder: Path, port: PromisedPort, config: Path) -> list[str]:
+    """The default scheduler."""
+    return _client(folder / "scheduler", port, config)
+
+
+def kwok(port: PromisedPort, config: Path) -> list[str]:
+    """Every node is simulated, and so are the pods bound to it."""
+    return [f"--kubeconfig={config}", "--manage-all-nodes=true", f"--server-address={port.address}"]
+
+
+def _client(folder: Path, port: PromisedPort, config: Path) -> list[str]:
+    return [
+        f"--kubeconfig={config}",
+        "--leader-elect=false",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={port.number}",
+        "--permit-port-sharing=true",
+        f"--cert-dir={folder}",
+        "--profiling=false",
+    ]
