@@ -86,7 +86,8 @@ class CustomType(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a custom resource that comes from one version of its definition."""
 
     definition: str  # name of the CustomResourceDefinition
-    openapi: dict[str, Any]  # openAPIV3Schema as stored; the schema `{}` when there is none
+    openapi: dict[str, Any]  # openAPIV3Schema as stored
+    preserve_unknown: bool = False  # spec.preserveUnknownFields of an old definition
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
@@ -127,11 +128,11 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=Fals
     @cached_property
     def schema(self) -> Schema:
         """The type, for server-side apply and patches. Loaded on first use."""
-        from steersman.apiserver.schema import Schema, builtin_schema
+        from steersman.apiserver.schema import builtin_schema, custom_schema
 
         if self.custom is None:
             return builtin_schema(self.kind)
-        return Schema.from_openapi(self.custom.openapi, {})
+        return custom_schema(self.custom.openapi, status=self.status, preserve_unknown=self.custom.preserve_unknown)
 
     @cached_property
     def structural(self) -> Structural:

@@ -225,6 +225,7 @@ def custom_resources(definition: JSON) -> tuple[ResourceInfo, ...]:
             custom=CustomType(
                 definition=definition["metadata"]["name"],
                 openapi=(version.get("schema") or {}).get("openAPIV3Schema") or {},
+                preserve_unknown=bool(spec.get("preserveUnknownFields")),
             ),
         )
         for version in spec["versions"]
