@@ -13,11 +13,14 @@ Not here: anything that talks to a server.
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import field
 
+from steersman.kube.definitions import ColumnSpec, Definition, ScaleSpec
 from steersman.kube.resources import Kind, ObjectRef
 
 __all__ = [
@@ -97,7 +100,7 @@ class LabelSelector(Struct):
 
 
 class _ResourceMeta(msgspec.StructMeta):
-    """Takes `group`, `version`, `kind`, `plural` and `namespaced` as class arguments and makes `KIND` of them."""
+    """Makes `KIND` and `DEFINITION` of the class arguments, and passes the rest on to msgspec."""
 
     def __new__(
         mcls,
@@ -110,8 +113,15 @@ class _ResourceMeta(msgspec.StructMeta):
         kind: str = "",
         plural: str = "",
         namespaced: bool = True,
+        short_names: tuple[str, ...] = (),
+        categories: tuple[str, ...] = (),
+        columns: tuple[ColumnSpec, ...] = (),
+        scale: ScaleSpec | None = None,
         **struct_options: Any,
     ) -> Any:
+        for attribute, value in namespace.items():  # `status: Status = Status()` means a fresh one for every object
+            if isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:
+                namespace[attribute] = field(default_factory=functools.partial(copy.deepcopy, value))
         cls = super().__new__(mcls, name, bases, namespace, **struct_options)
         if version:
             kind = kind or name
@@ -122,6 +132,8 @@ class _ResourceMeta(msgspec.StructMeta):
                     group=group, version=version, kind=kind, plural=plural or f"{kind.lower()}s", namespaced=namespaced
                 ),
             )
+            definition = Definition(short_names=short_names, categories=categories, columns=columns, scale=scale)
+            type.__setattr__(cls, "DEFINITION", definition)
         return cls
 
 
@@ -129,6 +141,7 @@ class Resource(Struct, metaclass=_ResourceMeta):
     """An object with an identity. Subclasses name their kind as class arguments."""
 
     KIND: ClassVar[Kind]
+    DEFINITION: ClassVar[Definition]
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
@@ -142,6 +155,10 @@ class Resource(Struct, metaclass=_ResourceMeta):
             kind: str = "",
             plural: str = "",
             namespaced: bool = True,
+            short_names: tuple[str, ...] = (),
+            categories: tuple[str, ...] = (),
+            columns: tuple[ColumnSpec, ...] = (),
+            scale: ScaleSpec | None = None,
             **struct_options: Any,
         ) -> None: ...
 
