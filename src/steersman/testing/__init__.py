@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from steersman.testing.clock import VirtualClock, settle
     from steersman.testing.controlplane import ALL_CONTROLLERS, LIFECYCLE_CONTROLLERS, ControlPlane, ControlPlaneError
     from steersman.testing.kubectl import Kubectl
+    from steersman.testing.proxy import FaultProxy
     from steersman.testing.rawapi import RawApi
     from steersman.testing.servers import ApiServer
     from steersman.testing.waiting import eventually
@@ -28,6 +29,7 @@ __all__ = [
     "BinariesError",
     "ControlPlane",
     "ControlPlaneError",
+    "FaultProxy",
     "Kubectl",
     "RawApi",
     "VirtualClock",
@@ -44,6 +46,7 @@ _HOME = {
     "BinariesError": "binaries",
     "ControlPlane": "controlplane",
     "ControlPlaneError": "controlplane",
+    "FaultProxy": "proxy",
     "Kubectl": "kubectl",
     "RawApi": "rawapi",
     "VirtualClock": "clock",
