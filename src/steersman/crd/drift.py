@@ -41,9 +41,8 @@ def _compare(live: Any, wanted: Any, where: str, found: list[str]) -> None:
                 found.append(f"{where}.{key} is missing")
             else:
                 _compare(live[key], value, f"{where}.{key}", found)
-        for key in live.keys() - wanted.keys():
-            if where.endswith(".properties"):
-                found.append(f"{where}.{key} is not expected")
+        if where.endswith(".properties"):
+            found.extend(f"{where}.{key} is not expected" for key in sorted(live.keys() - wanted.keys()))
     elif isinstance(wanted, list) and isinstance(live, list) and len(live) == len(wanted):
         for number, (one, other) in enumerate(zip(live, wanted, strict=True)):
             _compare(one, other, f"{where}[{number}]", found)

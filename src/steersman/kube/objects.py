@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import field
@@ -38,7 +38,19 @@ __all__ = [
 ]
 
 
-class Struct(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=False):
+class _StructMeta(msgspec.StructMeta):
+    """Fields are keyword-only in every subclass, and `part: Part = Part()` means a fresh part for every object."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **struct_options: Any) -> Any:
+        for attribute, value in namespace.items():
+            if isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:
+                namespace[attribute] = field(default_factory=functools.partial(copy.deepcopy, value))
+        struct_options.setdefault("kw_only", True)
+        return super().__new__(mcls, name, bases, namespace, **struct_options)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Struct(msgspec.Struct, metaclass=_StructMeta, rename="camel", omit_defaults=True, gc=False):
     """The base of every part of an object: camelCase on the wire, unknown fields ignored, defaults not written."""
 
 
@@ -99,7 +111,7 @@ class LabelSelector(Struct):
     match_expressions: list[LabelSelectorRequirement] | None = None
 
 
-class _ResourceMeta(msgspec.StructMeta):
+class _ResourceMeta(_StructMeta):
     """Makes `KIND` and `DEFINITION` of the class arguments, and passes the rest on to msgspec."""
 
     def __new__(
@@ -119,9 +131,6 @@ class _ResourceMeta(msgspec.StructMeta):
         scale: ScaleSpec | None = None,
         **struct_options: Any,
     ) -> Any:
-        for attribute, value in namespace.items():  # `status: Status = Status()` means a fresh one for every object
-            if isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:
-                namespace[attribute] = field(default_factory=functools.partial(copy.deepcopy, value))
         cls = super().__new__(mcls, name, bases, namespace, **struct_options)
         if version:
             kind = kind or name

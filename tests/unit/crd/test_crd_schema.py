@@ -1,0 +1,252 @@
+"""Types become structural schemas, and definitions that a server takes."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+import pytest
+
+from steersman.crd import (
+    Atomic,
+    Column,
+    Doc,
+    Ge,
+    Gt,
+    Le,
+    ListMap,
+    ListSet,
+    Lt,
+    MaxLength,
+    MinLength,
+    MultipleOf,
+    Pattern,
+    PreserveUnknown,
+    Rule,
+    ScaleSpec,
+    Schema,
+    SchemaError,
+    crd_manifest,
+    drift,
+    schema_of,
+)
+from steersman.kube.definitions import ColumnSpec
+from steersman.kube.objects import Resource, Struct
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Port(Struct):
+    name: str
+    number: Annotated[int, Ge(1), Le(65535)]
+
+
+def field_schema(annotation: Any, default: Any = msgspec.NODEFAULT) -> dict[str, Any]:
+    field = ("value", annotation) if default is msgspec.NODEFAULT else ("value", annotation, default)
+    struct = msgspec.defstruct("Holder", [field], kw_only=True)
+    node: dict[str, Any] = schema_of(struct)["properties"]["value"]
+    return node
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        (bool, {"type": "boolean"}),
+        (int, {"type": "integer", "format": "int64"}),
+        (float, {"type": "number"}),
+        (str, {"type": "string"}),
+        (bytes, {"type": "string", "format": "byte"}),
+        (datetime, {"type": "string", "format": "date-time"}),
+        (Any, {"x-kubernetes-preserve-unknown-fields": True}),
+        (int | str, {"x-kubernetes-int-or-string": True}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Colour, {"type": "string", "enum": ["red", "blue"]}),
+        (list[str], {"type": "array", "items": {"type": "string"}}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}}),
+        (dict[str, Any], {"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+        (str | None, {"type": "string", "nullable": True}),
+        (Annotated[str, Pattern("^a"), MinLength(1), MaxLength(9)],
+         {"type": "string", "pattern": "^a", "minLength": 1, "maxLength": 9}),
+        (Annotated[int, Gt(1), Lt(9)], {"type": "integer", "format": "int64", "minimum": 1, "exclusiveMinimum": True,
+                                        "maximum": 9, "exclusiveMaximum": True}),
+        (Annotated[int, MultipleOf(5)], {"type": "integer", "format": "int64", "multipleOf": 5}),
+        (Annotated[list[str], ListSet(), MaxLength(3)],
+         {"type": "array", "items": {"type": "string"}, "maxItems": 3, "x-kubernetes-list-type": "set"}),
+        (Annotated[list[str], Atomic()],
+         {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"}),
+        (Annotated[str, Doc("Why.")], {"type": "string", "description": "Why."}),
+        (Annotated[str, Schema(format="ipv4")], {"type": "string", "format": "ipv4"}),
+        (Annotated[dict[str, str], PreserveUnknown()],
+         {"type": "object", "additionalProperties": {"type": "string"}, "x-kubernetes-preserve-unknown-fields": True}),
+        (Annotated[str, Rule(("self != 'x'", "not x"))],
+         {"type": "string", "x-kubernetes-validations": [{"rule": "self != 'x'", "message": "not x"}]}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_type_has_its_schema(annotation, schema):
+    assert field_schema(annotation) == schema
+
+
+def test_a_list_map_names_its_keys():
+    node = field_schema(Annotated[list[Port], ListMap("name")])
+    assert node["x-kubernetes-list-type"] == "map"
+    assert node["x-kubernetes-list-map-keys"] == ["name"]
+    assert node["items"]["required"] == ["name", "number"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "written"),
+    [
+        (int, 3, {"default": 3}),
+        (bool, False, {"default": False}),
+        (Colour, Colour.RED, {"default": "red"}),
+        (str | None, None, {}),
+        (list[str], msgspec.field(default_factory=list), {}),
+        (dict[str, str], msgspec.field(default_factory=dict), {}),
+    ],
+    ids=str,
+)
+def test_defaults_are_written_where_a_server_may_add_them_without_making_manifests_differ(annotation, default, written):
+    node = field_schema(annotation, default)
+    assert {k: v for k, v in node.items() if k == "default"} == written
+    assert "nullable" not in node
+
+
+class Inner(Struct):
+    size: int = 5
+
+
+class Outer(Struct):
+    inner: Inner = Inner()
+
+
+def test_a_nested_part_with_defaults_is_defaulted_so_that_its_own_defaults_apply():
+    assert schema_of(Outer)["properties"]["inner"]["default"] == {}
+
+
+class Node(Struct):
+    child: Node | None = None
+
+
+def test_a_recursive_type_is_refused_with_the_way_that_leads_in_a_circle():
+    with pytest.raises(SchemaError, match=r"Node\.child: Node contains itself"):
+        schema_of(Node)
+
+
+def test_a_union_without_a_schema_is_refused_with_a_way_out():
+    with pytest.raises(SchemaError, match=r"a union of bool \| str has no structural schema"):
+        field_schema(bool | str)
+
+
+class WebAppSpec(Struct):
+    """What to run."""
+
+    RULES: ClassVar = [("self.replicas > 0 || self.paused", "only a paused app has no replicas")]
+
+    image: str
+    """The image, with its tag."""
+    replicas: Annotated[int, Ge(0), Column("Replicas")] = 1
+    paused: bool = False
+
+
+class WebAppStatus(Struct):
+    ready_replicas: Annotated[int | None, Column("Ready", priority=1)] = None
+
+
+class WebApp(
+    Resource,
+    group="example.org",
+    version="v1",
+    short_names=("wa",),
+    categories=("all",),
+    columns=(ColumnSpec(name="Image", json_path=".spec.image"),),
+    scale=ScaleSpec(),
+):
+    """A web application."""
+
+    spec: WebAppSpec
+    status: WebAppStatus = WebAppStatus()
+
+
+def test_a_definition_holds_names_scope_subresources_and_columns():
+    manifest = crd_manifest(WebApp)
+    (version,) = manifest["spec"]["versions"]
+    assert manifest["metadata"]["name"] == "webapps.example.org"
+    assert manifest["spec"]["names"] == {
+        "kind": "WebApp", "listKind": "WebAppList", "plural": "webapps", "singular": "webapp",
+        "shortNames": ["wa"], "categories": ["all"],
+    }  # fmt: skip
+    assert version["subresources"] == {
+        "status": {},
+        "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
+    }
+    assert [
+        (c["name"], c["type"], c["jsonPath"], c.get("priority", 0)) for c in version["additionalPrinterColumns"]
+    ] == [
+        ("Replicas", "integer", ".spec.replicas", 0),
+        ("Ready", "integer", ".status.readyReplicas", 1),
+        ("Image", "string", ".spec.image", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+    ]
+
+
+def test_docstrings_become_descriptions_and_rules_become_validations():
+    schema = crd_manifest(WebApp)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    spec = schema["properties"]["spec"]
+    assert schema["description"] == "A web application."
+    assert spec["description"] == "What to run."
+    assert spec["properties"]["image"]["description"] == "The image, with its tag."
+    assert spec["x-kubernetes-validations"][0]["message"] == "only a paused app has no replicas"
+
+
+def test_a_status_is_never_defaulted_by_the_server():
+    schema = crd_manifest(WebApp)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert "default" not in schema["properties"]["status"]
+
+
+def test_several_versions_are_served_and_the_last_one_is_stored():
+    class Old(Resource, group="example.org", version="v1beta1", kind="WebApp", plural="webapps"):
+        spec: WebAppSpec
+
+    versions = crd_manifest(Old, WebApp)["spec"]["versions"]
+    assert [(v["name"], v["served"], v["storage"]) for v in versions] == [("v1beta1", True, False), ("v1", True, True)]
+
+
+def test_two_kinds_do_not_fit_into_one_definition():
+    class Other(Resource, group="example.org", version="v1"):
+        pass
+
+    with pytest.raises(Exception, match="one definition holds one kind"):
+        crd_manifest(Other, WebApp)
+
+
+def test_a_definition_that_the_server_has_completed_is_no_drift():
+    wanted, live = crd_manifest(WebApp), crd_manifest(WebApp)
+    live["spec"]["conversion"] = {"strategy": "None"}
+    live["status"] = {"conditions": []}
+    assert drift(live, wanted) == []
+
+
+def test_drift_names_the_place():
+    wanted, live = crd_manifest(WebApp), crd_manifest(WebApp)
+    properties = live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    properties["replicas"]["minimum"] = 1
+    del properties["paused"]
+    properties["extra"] = {"type": "string"}
+    path = "version v1: schema.openAPIV3Schema.properties.spec.properties"
+    assert drift(live, wanted) == [
+        f"{path}.replicas.minimum is 1, not 0",
+        f"{path}.paused is missing",
+        f"{path}.extra is not expected",
+    ]
+
+
+def test_a_missing_version_is_drift():
+    wanted, live = crd_manifest(WebApp), crd_manifest(WebApp)
+    live["spec"]["versions"][0]["name"] = "v0"
+    assert drift(live, wanted) == ["version v1 is missing"]
