@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steersman.testing.ports import LOOPBACK, PromisedPort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-__all__ = ["apiserver", "controller_manager", "etcd", "kwok", "scheduler"]
+__all__ = ["SIMULATED", "apiserver", "controller_manager", "etcd", "kwok", "scheduler"]
+
+SIMULATED = "kwok.x-k8s.io/node=fake"
+"""The annotation of a node that KWOK takes care of."""
 
 
 def etcd(folder: Path, client: PromisedPort, peer: PromisedPort) -> list[str]:
@@ -31,7 +34,10 @@ def etcd(folder: Path, client: PromisedPort, peer: PromisedPort) -> list[str]:
 def apiserver(folder: Path, store: PromisedPort, port: PromisedPort, *, service_accounts: bool) -> list[str]:
     """RBAC and an audit log, as in production; the admin comes by token so that a plain HTTP client can be one."""
     pki = folder / "pki"
-    flags = [
+    unserved = ["TaintNodesByCondition"]  # nobody would take the taints away again: there is no node controller
+    if not service_accounts:
+        unserved += ["ServiceAccount"]  # refuses every pod where nobody makes the account `default`
+    return [
         f"--etcd-servers=http://{store.address}",
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",
@@ -50,10 +56,9 @@ def apiserver(folder: Path, store: PromisedPort, port: PromisedPort, *, service_
         "--allow-privileged=true",
         f"--audit-policy-file={folder / 'audit-policy.json'}",
         f"--audit-log-path={folder / 'audit.log'}",
+        f"--disable-admission-plugins={','.join(unserved)}",
         "--profiling=false",
     ]
-    # Without the controller that makes the `default` account in every namespace, this plugin refuses every pod.
-    return flags if service_accounts else [*flags, "--disable-admission-plugins=ServiceAccount"]
 
 
 def controller_manager(folder: Path, port: PromisedPort, config: Path, controllers: Sequence[str]) -> list[str]:
@@ -75,8 +80,14 @@ def scheduler(folder: Path, port: PromisedPort, config: Path) -> list[str]:
 
 
 def kwok(port: PromisedPort, config: Path) -> list[str]:
-    """Every node is simulated, and so are the pods bound to it."""
-    return [f"--kubeconfig={config}", "--manage-all-nodes=true", f"--server-address={port.address}"]
+    """Nodes with KWOK's annotation are simulated, and so are the pods bound to them; others stay as they are."""
+    return [
+        f"--kubeconfig={config}",
+        f"--config={Path(__file__).with_name('kwok.yaml')}",
+        f"--manage-nodes-with-annotation-selector={SIMULATED}",
+        "--node-ip=192.0.2.1",  # an address that is never used
+        f"--server-address={port.address}",
+    ]
 
 
 def _client(folder: Path, port: PromisedPort, config: Path) -> list[str]:

@@ -70,7 +70,7 @@ class ControlPlane:
         *,
         controllers: Sequence[str] = (),  # for kube-controller-manager; none means it is not started
         scheduler: bool = False,
-        kwok: bool = False,  # every node is simulated, and so are the pods bound to it
+        kwok: bool = False,  # simulates the nodes of add_nodes(), and the pods bound to them
         service_account_admission: bool | None = None,  # None: only where the service account controller runs
         apiserver_flags: Sequence[str] = (),  # come last, so they win
         etcd_flags: Sequence[str] = (),
@@ -148,6 +148,18 @@ class ControlPlane:
         """The kubeconfig of a new service account with these rights, in its namespace or everywhere."""
         async with self.api() as api:
             return await self._identities.service_account(api, name, rules, namespace=namespace, everywhere=everywhere)
+
+    async def add_nodes(self, *names: str) -> None:
+        """Make nodes for KWOK to simulate, and wait until they are ready."""
+        key, _, value = components.SIMULATED.partition("=")
+        async with self.api() as api:
+            for name in names:
+                metadata = {"name": name, "annotations": {key: value}, "labels": {"kubernetes.io/hostname": name}}
+                answer = await api.post("/api/v1/nodes", {"metadata": metadata})
+                if answer.status != 201:
+                    raise ControlPlaneError(f"node {name}: {answer.status}: {answer.body.get('message', '')}")
+            for name in names:
+                await api.eventually(f"/api/v1/nodes/{name}", lambda answer: answer.body["status"].get("conditions"))
 
     def check(self) -> None:
         """Raise if a program has ended, with the end of its log."""
