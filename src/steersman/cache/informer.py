@@ -24,6 +24,7 @@ from steersman.cache.reflector import Reflector
 from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
 from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.kube.codec import Undecodable
 from steersman.kube.errors import Forbidden, NotFound
 from steersman.kube.resources import Kind
 
@@ -169,9 +170,8 @@ class SharedInformer(Generic[T]):
 
     def _project(self, obj: T) -> T | None:
         """The object as it is stored; None when it cannot be."""
-        error = getattr(obj, "decode_error", None)
-        if error is not None:
-            self._leave_out(obj, error)
+        if isinstance(obj, Undecodable):
+            self._leave_out(obj, f"it does not decode: {obj.error}")
             return None
         try:
             kept = _slim(obj if self._transform is None else self._transform(obj))

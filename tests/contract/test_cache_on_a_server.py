@@ -1,0 +1,185 @@
+"""Informers against both API servers: the cache equals the server, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from urllib.parse import urlsplit
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.cache import InformerPool
+from steersman.kube.client import Client, PatchType
+from steersman.kube.kubeconfig import load_config
+from steersman.kube.objects import ObjectMeta, Resource
+from steersman.kube.resources import Kind, ObjectRef
+from steersman.testing import FaultProxy, eventually
+
+
+class ConfigMap(Resource, version="v1"):
+    data: dict[str, str] | None = None
+
+
+class Narrow(Resource, version="v1", kind="ConfigMap", plural="configmaps"):
+    data: dict[str, int] | None = None  # does not fit every ConfigMap, on purpose
+
+
+CONFIGMAPS = Kind(version="v1", kind="ConfigMap", plural="configmaps")
+
+
+def configmap(name: str, namespace: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace, labels={"suite": "cache"}), data=data)
+
+
+@pytest.fixture
+async def client(cluster, tmp_path):
+    cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with Client.connect(load_config(tmp_path / "kubeconfig")) as connected:
+        yield connected
+
+
+@pytest.fixture(params=["streaming", "listing"])
+def pool(request, client):
+    return InformerPool(
+        client, random=random.Random(1), registry=CollectorRegistry(), streaming=request.param == "streaming"
+    )
+
+
+@pytest.fixture
+async def run():
+    tasks = []
+
+    async def start(informer):
+        tasks.append(asyncio.create_task(informer.run()))
+        await asyncio.wait_for(informer.wait_synced(), 20)
+        return informer
+
+    yield start
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def names(informer) -> list[str]:
+    with informer.snapshot() as snapshot:
+        return [ref.name for obj in snapshot if not (ref := obj.ref).name.startswith("kube-root-ca")]
+
+
+async def test_what_exists_is_there_when_synced_and_what_comes_follows(pool, client, run, namespace):
+    await client.create(configmap("a", namespace, x="1"))
+    seen = []
+    informer = pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache")
+    informer.add_handler(lambda old, new, initial: seen.append((old and old.data, new and new.data, initial)))
+    await run(informer)
+    assert seen == [(None, {"x": "1"}, True)]
+    await client.create(configmap("b", namespace))
+    await client.patch(ConfigMap, "a", {"data": {"x": "2"}}, type=PatchType.MERGE, namespace=namespace)
+    await client.delete(ConfigMap, "b", namespace=namespace)
+    await eventually(lambda: len(seen) == 4)
+    assert seen[1:] == [(None, None, False), ({"x": "1"}, {"x": "2"}, False), (None, None, False)]
+    assert names(informer) == ["a"]
+
+
+async def test_an_object_that_stops_matching_the_selector_is_gone(pool, client, run, namespace):
+    await client.create(configmap("a", namespace))
+    informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
+    assert names(informer) == ["a"]
+    patch = {"metadata": {"labels": {"suite": None}}}
+    await client.patch(ConfigMap, "a", patch, type=PatchType.MERGE, namespace=namespace)
+    await eventually(lambda: names(informer) == [])
+
+
+async def test_plain_dicts_are_cached_like_structs(pool, client, run, namespace):
+    await client.create(configmap("a", namespace, x="1"))
+    informer = await run(pool.informer(CONFIGMAPS, namespaces=[namespace]))
+    with informer.snapshot() as snapshot:
+        kept = snapshot.get(ObjectRef("a", namespace))
+    assert kept["data"] == {"x": "1"}
+    assert "managedFields" not in kept["metadata"]
+
+
+async def test_more_objects_than_fit_on_a_page_are_all_there(pool, client, run, namespace):
+    await asyncio.gather(*(client.create(configmap(f"n{number:04}", namespace)) for number in range(620)))
+    informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
+    assert len(names(informer)) == 620
+
+
+async def test_a_late_handler_is_told_what_is_known(pool, client, run, namespace):
+    await client.create(configmap("a", namespace))
+    informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
+    seen = []
+    subscription = informer.add_handler(lambda old, new, initial: seen.append((new.name, initial)))
+    assert seen == [("a", True)]
+    assert subscription.has_synced()
+    subscription.remove()
+    await client.create(configmap("b", namespace))
+    await eventually(lambda: names(informer) == ["a", "b"])
+    assert seen == [("a", True)]
+
+
+async def test_a_handler_that_raises_stops_nobody(pool, client, run, namespace):
+    seen = []
+
+    def broken(old, new, initial):
+        raise RuntimeError("handler")
+
+    informer = pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache")
+    informer.add_handler(broken)
+    informer.add_handler(lambda old, new, initial: seen.append(new.name))
+    await run(informer)
+    await client.create(configmap("a", namespace))
+    await eventually(lambda: seen == ["a"])
+
+
+async def test_an_object_that_does_not_decode_is_named_and_the_others_are_there(pool, client, run, namespace):
+    await client.create(configmap("good", namespace))
+    await client.create(configmap("bad", namespace, x="not a number"))
+    informer = await run(pool.informer(Narrow, namespaces=[namespace], label_selector="suite=cache"))
+    assert names(informer) == ["good"]
+    assert f"{namespace}/bad" in informer.health().problem
+    await client.create(configmap("later", namespace))
+    await eventually(lambda: names(informer) == ["good", "later"])
+    await client.delete(ConfigMap, "bad", namespace=namespace)
+    await eventually(lambda: informer.health().problem is None)
+
+
+async def test_a_write_is_visible_before_the_watch_delivers_it(pool, client, run, namespace):
+    informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
+    informer.record_write(await client.create(configmap("a", namespace)))
+    assert names(informer) == ["a"]
+    await eventually(lambda: not informer._store._overlay)
+    assert names(informer) == ["a"]
+
+
+async def test_the_same_question_is_asked_once(pool):
+    one = pool.informer(ConfigMap, namespaces=["b", "a"], label_selector="x=1")
+    assert pool.informer(ConfigMap, namespaces=["a", "b"], label_selector="x=1") is one
+    assert pool.informer(ConfigMap, namespaces=["a"], label_selector="x=1") is not one
+    assert len(pool) == 2
+
+
+async def test_a_kind_that_is_missing_says_so_and_appears_when_it_is_installed(pool):
+    class Missing(Resource, group="missing.example.org", version="v1"):
+        pass
+
+    informer = pool.informer(Missing)
+    task = asyncio.create_task(informer.run())
+    await eventually(lambda: informer.health().problem is not None)
+    assert "CustomResourceDefinition installed?" in informer.health().problem
+    assert not informer.has_synced()
+    task.cancel()
+
+
+async def test_a_cut_connection_loses_nothing(cluster, client, namespace, tmp_path, run):
+    address = urlsplit(cluster.url)
+    async with FaultProxy(address.hostname, address.port) as proxy:
+        direct = cluster.kubeconfig()
+        (tmp_path / "proxied").write_text(direct.replace(address.netloc, proxy.address))
+        async with Client.connect(load_config(tmp_path / "proxied")) as through:
+            pool = InformerPool(through, random=random.Random(1), registry=CollectorRegistry())
+            informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
+            for number in range(5):
+                await proxy.cut()
+                await client.create(configmap(f"n{number}", namespace))
+            await eventually(lambda: names(informer) == [f"n{n}" for n in range(5)], timeout=40)
