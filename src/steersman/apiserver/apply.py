@@ -1,0 +1,254 @@
+"""Server-side apply: the live object after a manager states the fields it wants.
+
+    merged   live with the configuration laid over it
+    pruned   merged without what this manager applied last time, does not apply now, and nobody else owns
+
+A field that another manager owns and the configuration would change is a conflict. Without force the whole apply fails
+with one cause per field; with force the others lose it. Applying the value a field already has shares its ownership.
+
+Invariant: pure; the same live object, configuration and time give the same result. Defaulting and validation of the
+result are the caller's, exactly as after an update.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from steersman.apiserver import fields as sets
+from steersman.apiserver import managed as owners
+from steersman.apiserver.causes import go_quote
+from steersman.apiserver.conform import zero
+from steersman.apiserver.fit import misfits
+from steersman.apiserver.managed import APPLY, UPDATE, Converter, Managed, Manager, Owned
+from steersman.apiserver.merge import merge
+from steersman.apiserver.statuses import StatusError, bad_request, internal
+from steersman.apiserver.typed import TypedError, compare, field_set, named_members, remove, same
+
+if TYPE_CHECKING:
+    from steersman.apiserver.fields import FieldSet
+    from steersman.apiserver.schema import Schema
+
+__all__ = ["ApplyConflicts", "apply"]
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+KUBECTL: Final = "kubectl"  # the one manager whose applies carry on where client-side apply stopped
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+ANNOTATION_LIMIT: Final = 256 * 1024
+
+Object = dict[str, Any]
+
+
+class ApplyConflicts(StatusError):  # noqa: N818 - a plural says what it holds; it is one refusal of several conflicts
+    """Other managers own fields the configuration changes; `conflicts` says whose and which."""
+
+    def __init__(self, conflicts: dict[Manager, FieldSet]) -> None:
+        self.conflicts = conflicts
+        order = sorted(conflicts, key=Manager.identifier)
+        found = [(manager, path) for manager in order for path in sets.paths(conflicts[manager])]
+        causes = [
+            {
+                "reason": "FieldManagerConflict",
+                "message": f"conflict with {_described(manager)}",
+                "field": sets.path_text(path),
+            }
+            for manager, path in found
+        ]
+        if len(found) == 1:
+            [(manager, path)] = found
+            message = f"Apply failed with 1 conflict: conflict with {_described(manager)}: {sets.path_text(path)}"
+        else:
+            lines = []
+            for manager in order:
+                lines.append(f"conflicts with {_described(manager)}:")
+                lines += [f"- {sets.path_text(path)}" for path in sets.paths(conflicts[manager])]
+            message = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+        super().__init__(409, message, reason="Conflict", details={"causes": causes})
+
+
+def _described(manager: Manager) -> str:
+    text = go_quote(manager.name)
+    if manager.subresource:
+        text += f" with subresource {go_quote(manager.subresource)}"
+    return f"{text} using {manager.api_version}" if manager.operation == UPDATE else text
+
+
+def apply(
+    schema: Schema,
+    live: Object | None,
+    config: Object,
+    *,
+    manager: str,
+    force: bool,
+    api_version: str,
+    now: str,
+    kind: str = "",
+    subresource: str = "",
+    convert: Converter | None = None,
+) -> Object:
+    """The object after `manager` applied `config`; `live` is None when the apply creates it.
+
+    `kind` is what the configuration must be; empty: whatever it says.
+
+    Raises ApplyConflicts, or another StatusError when the configuration does not fit the type.
+    """
+    request = _Apply(schema, live, config, manager, api_version, kind, now, subresource, convert)
+    try:
+        result, managed = request.run(force=force)
+    except ApplyConflicts as refused:
+        left = request.left_after_client_side(refused.conflicts) if manager == KUBECTL else refused.conflicts
+        if left:
+            raise ApplyConflicts(left) from None
+        result, managed = request.run(force=True)
+    if manager == KUBECTL:
+        result = _carry_last_applied(result, config)
+    return owners.with_managed(result, managed)
+
+
+class _Apply:
+    """One apply request: what it starts from, and its steps."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        live: Object | None,
+        config: Object,
+        manager: str,
+        api_version: str,
+        kind: str,
+        now: str,
+        subresource: str,
+        convert: Converter | None,
+    ) -> None:
+        self.schema = schema
+        self.kind = kind or config.get("kind", "")
+        self.live = zero(schema) | {"apiVersion": api_version, "kind": self.kind} if live is None else live
+        self.exists = live is not None
+        self.config = config
+        self.applier = Manager(manager, APPLY, "", subresource)
+        self.api_version = api_version
+        self.now = now
+        self.convert = convert
+
+    def run(self, *, force: bool) -> tuple[Object, Managed]:
+        """The merged and pruned object without managedFields, and who owns what."""
+        self._check()
+        managed = self._managed_before()
+        last = managed.get(self.applier)
+        try:
+            merged = merge(self.schema, self.live, self.config)
+        except TypedError as error:
+            raise internal(f"failed to merge config: {error}") from error
+        wanted = field_set(self.schema, self.config)
+        if resets := self.schema.resets.get(self.applier.subresource):
+            wanted = sets.prune(wanted, resets)
+        known = Owned(wanted, self.api_version, last.time if last else None)
+        managed[self.applier] = known
+        new = self._prune(merged, managed, last)
+        conflicts: dict[Manager, FieldSet] = {}
+        writer = self.applier._replace(api_version=self.api_version)
+        _, managed = owners.settle(
+            self.schema,
+            self.live,
+            new,
+            managed,
+            self.applier,
+            writer=writer,
+            convert=self.convert,
+            conflicts=conflicts,
+        )
+        if conflicts and not force:
+            raise ApplyConflicts(conflicts)
+        changed = not same(new, self.live)
+        stated = sets.difference(wanted, owners.UNTRACKED)
+        if stated:
+            time = self.now if changed else known.time
+            managed[self.applier] = Owned(stated, self.api_version, time)
+        else:
+            managed.pop(self.applier, None)
+        return owners.without_managed(new if changed else self.live), managed
+
+    def _check(self) -> None:
+        version, kind = self.config.get("apiVersion", ""), self.config.get("kind", "")
+        group, _, name = version.rpartition("/")
+        if (version, kind) != (self.api_version, self.kind):
+            raise bad_request(f"invalid object type: {group}/{name}, Kind={kind}")
+        if (self.config.get("metadata") or {}).get("managedFields") is not None:
+            raise bad_request("metadata.managedFields must be nil")
+        if errors := misfits(self.schema, self.config):
+            metadata = self.config.get("metadata") or {}
+            where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {group}/{name}, Kind={kind}"
+            raise internal(f"failed to create typed patch object ({where}): {errors}")
+
+    def _managed_before(self) -> Managed:
+        """The owners of the live object; everything there before the first apply belongs to a manager called so."""
+        managed = owners.decode(self.live.get("metadata", {}).get("managedFields"))
+        if managed or not self.exists:
+            return managed
+        writer = Manager(BEFORE_FIRST_APPLY, UPDATE, self.api_version, self.applier.subresource)
+        return owners.record_update(self.schema, None, self.live, managed, writer, now=self.now, convert=self.convert)
+
+    def _prune(self, merged: Object, managed: Managed, last: Owned | None) -> Object:
+        """Remove what the manager applied last time and nobody states any more."""
+        if last is None or not last.fields:
+            return merged
+        schema = self.schema
+        everything = named_members(schema, field_set(schema, merged))
+        owned: FieldSet = {}
+        for other in managed.values():
+            owned = sets.union(owned, other.fields)
+        dropped = named_members(schema, last.fields)
+        pruned = remove(schema, merged, dropped) or {}
+
+        kept = sets.union(named_members(schema, field_set(schema, pruned)), named_members(schema, owned))
+        pruned = remove(schema, merged, sets.difference(everything, kept)) or {}
+
+        gone = sets.difference(everything, named_members(schema, field_set(schema, pruned)))
+        result: Object = remove(schema, merged, sets.intersection(gone, dropped)) or {}
+        return result
+
+    def left_after_client_side(self, conflicts: dict[Manager, FieldSet]) -> dict[Manager, FieldSet]:
+        """The conflicts without those of client-side apply, which owns what its annotation and the object agree on."""
+        allowed = self._client_side_fields()
+        found: FieldSet = {}
+        for fields in conflicts.values():
+            found = sets.union(found, fields)
+        if allowed is None:
+            return conflicts
+        if not sets.difference(found, allowed):
+            return {}
+        left = {manager: sets.difference(fields, allowed) for manager, fields in conflicts.items()}
+        return {manager: fields for manager, fields in left.items() if fields}
+
+    def _client_side_fields(self) -> FieldSet | None:
+        text = (self.live.get("metadata", {}).get("annotations") or {}).get(LAST_APPLIED)
+        if not text:
+            return None
+        try:
+            applied = msgspec.json.decode(text, type=dict[str, Any])
+            if applied.get("apiVersion") != self.api_version or misfits(self.schema, applied):
+                return None
+            change = compare(self.schema, applied, self.live)
+            fields = field_set(self.schema, applied)
+        except (msgspec.DecodeError, TypedError):
+            return None
+        for part in (change.modified, change.added, change.removed):
+            fields = sets.difference(fields, part)
+        return fields
+
+
+def _carry_last_applied(obj: Object, config: Object) -> Object:
+    """Keep the annotation of client-side apply true, where an object has one."""
+    metadata = obj.get("metadata", {})
+    annotations = metadata.get("annotations") or {}
+    if not annotations.get(LAST_APPLIED):
+        return obj
+    stated = config
+    if LAST_APPLIED in ((config.get("metadata") or {}).get("annotations") or {}):
+        rest = {key: value for key, value in config["metadata"]["annotations"].items() if key != LAST_APPLIED}
+        stated = {**config, "metadata": {**config["metadata"], "annotations": rest}}
+    annotations = {**annotations, LAST_APPLIED: sets.json_text(stated) + "\n"}
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATION_LIMIT:
+        del annotations[LAST_APPLIED]
+    return {**obj, "metadata": {**metadata, "annotations": annotations}}
