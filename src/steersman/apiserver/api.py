@@ -1,0 +1,99 @@
+"""What every handler works on: the objects, what is served, the watchers, time and chance.
+
+An `Api` is one server without its network. Handlers are plain functions of an `Api` and a `Request`; none of them
+awaits between reading and writing, so each request is one atomic step and needs no lock.
+"""
+
+from __future__ import annotations
+
+import time
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steersman.apiserver.registry import Registry
+from steersman.apiserver.store import Store
+from steersman.apiserver.views import FullView, MetadataView, TableView, View
+from steersman.apiserver.watch import Hub
+from steersman.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steersman.apiserver.kinds import ResourceInfo
+    from steersman.apiserver.requests import Request
+    from steersman.apiserver.store import Record, Table
+
+__all__ = ["Api", "Reply", "timestamp"]
+
+NAME_CHARS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes, as generated names have it
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer, ready to send."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] | None = None
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339 in UTC, to the second, as objects carry it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+class Api:
+    """One API server's state."""
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK, random: Random | None = None, history: int = 50_000) -> None:
+        self.clock = clock
+        self.random = random or Random()  # noqa: S311  names and uids, not secrets
+        self.store = Store(clock, history=history)
+        self.registry = Registry()
+        self.hub = Hub(self.store, clock)
+        self._views: dict[ResourceInfo, tuple[FullView, MetadataView]] = {}
+        self._stamp = (0, "")
+
+    def now(self) -> str:
+        """The current time as objects carry it."""
+        second = int(self.clock.time())
+        if self._stamp[0] != second:
+            self._stamp = (second, timestamp(second))
+        return self._stamp[1]
+
+    def uid(self) -> str:
+        """A new random UUID (version 4)."""
+        bits = self.random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+        text = f"{bits:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def suffix(self) -> str:
+        """The random part of a generated name."""
+        return "".join(self.random.choices(NAME_CHARS, k=5))
+
+    def table(self, info: ResourceInfo) -> Table:
+        """Where the objects of a resource are."""
+        return self.store.table(info.storage)
+
+    def view(self, request: Request) -> View:
+        """The representation that `request` negotiated."""
+        info = request.route.info
+        if request.media.view == "Table":
+            return TableView(info, include=request.query.text("includeObject"), now=self.clock.time())
+        full, metadata = self.views(info)
+        return metadata if request.media.view else full
+
+    def views(self, info: ResourceInfo) -> tuple[FullView, MetadataView]:
+        """The representations of a resource that depend on nothing else."""
+        found = self._views.get(info)
+        if found is None:
+            if len(self._views) > 1000:  # definitions that changed leave values behind
+                self._views.clear()
+            found = self._views[info] = (FullView(info), MetadataView(info))
+        return found
+
+    def answer(self, request: Request, record: Record, status: int = 200) -> Reply:
+        """`record` as the client wants to see it."""
+        return Reply(status, self.view(request).one(record), request.media.content_type)

@@ -1,0 +1,30 @@
+"""What a cluster holds from the start: the four namespaces with what every namespace has, and the API's own service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman.apiserver.requests import WriteOptions
+from steersman.apiserver.writes import insert
+
+if TYPE_CHECKING:
+    from steersman.apiserver.api import Api
+
+__all__ = ["bootstrap"]
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+def bootstrap(api: Api, host: str, port: int, *, ca_pem: str) -> None:
+    """Create the initial objects."""
+    namespaces = api.registry.lookup("", "v1", "namespaces")
+    assert namespaces is not None
+    for name in NAMESPACES:
+        insert(
+            api,
+            namespaces,
+            "",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+            WriteOptions(manager="kube-apiserver"),
+            [],
+        )

@@ -1,0 +1,180 @@
+"""The embedded API server: an `Api` behind HTTP, ready within milliseconds, gone without a trace.
+
+    async with EmbeddedServer() as server:
+        client = ...  # any Kubernetes client, with server.kubeconfig()
+
+TLS and a bearer token are on by default, both made for the run; the server listens on loopback. Everything lives in
+memory and in the running event loop. It is for tests, demos and laptops: one process, no persistence, no RBAC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import yaml
+from aiohttp import web
+
+from steersman.apiserver.api import Api
+from steersman.apiserver.bootstrap import bootstrap
+from steersman.apiserver.certificates import Authority
+from steersman.apiserver.decoding import MAX_BODY
+from steersman.apiserver.faults import Faults
+from steersman.apiserver.http import Frontend
+from steersman.apiserver.identity import ADMIN, Identities
+from steersman.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from collections import deque
+    from random import Random
+    from types import TracebackType
+
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http import RawRequestMessage
+    from aiohttp.streams import StreamReader
+    from aiohttp.web_protocol import RequestHandler
+
+    from steersman.apiserver.http import LogEntry
+
+__all__ = ["EmbeddedServer"]
+
+
+class EmbeddedServer:
+    """One API server. Enter it to start, leave it to stop."""
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,  # 0 takes a free one
+        tls: bool = True,
+        token: str | None = None,  # None makes one; "" turns authentication off
+        clock: Clock = SYSTEM_CLOCK,
+        random: Random | None = None,  # for names and uids
+        history: int = 50_000,  # changes kept for watches
+        seed: int = 0,  # for faults with a probability
+    ) -> None:
+        self.token = secrets.token_urlsafe(24) if token is None else token
+        self.faults = Faults(seed)
+        self.api = Api(clock=clock, random=random, history=history)
+        self._host, self._port, self._tls = host, port, tls
+        self._authority = Authority() if tls else None
+        self._identities = Identities(self.token)
+        self._frontend = Frontend(self.api, self._identities, self.faults)
+        self._web: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. The initial namespaces and services exist when this returns."""
+        loop = asyncio.get_running_loop()
+        context = self._authority.server_context([self._host, "localhost", "kubernetes"]) if self._authority else None
+
+        def request(
+            message: RawRequestMessage,
+            payload: StreamReader,
+            protocol: RequestHandler[web.BaseRequest],
+            writer: AbstractStreamWriter,
+            task: asyncio.Task[None],
+        ) -> web.BaseRequest:
+            return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+        self._web = web.Server(
+            self._frontend.handle,
+            request_factory=request,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=3600.0,
+        )
+        self._listener = await loop.create_server(self._web, self._host, self._port, ssl=context, backlog=512)
+        self._port = self._listener.sockets[0].getsockname()[1]
+        self._frontend.address = f"{self._host}:{self._port}"
+        bootstrap(self.api, self._host, self._port, ca_pem=self.ca_pem)
+
+    async def stop(self) -> None:
+        """End every watch and close every connection."""
+        self._frontend.close()
+        if self._listener is not None:
+            self._listener.close()
+        if self._web is not None:
+            await self._web.shutdown(1.0)
+        if self._listener is not None:
+            await self._listener.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, once started."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate authority to trust; empty without TLS."""
+        return self._authority.pem if self._authority else ""
+
+    @property
+    def requests(self) -> deque[LogEntry]:
+        """What was asked and answered, oldest first; clear it as you like."""
+        return self._frontend.log
+
+    @property
+    def revision(self) -> int:
+        """The current revision of the store."""
+        return self.api.store.revision
+
+    def compact(self, revision: int | None = None) -> None:
+        """Forget old revisions (all but the current by default): lists and watches that need them get 410."""
+        self.api.store.compact(revision)
+
+    def add_user(self, user: str) -> str:
+        """A new bearer token for `user`."""
+        token = secrets.token_urlsafe(24)
+        self._identities.add(token, user)
+        return token
+
+    def client_certificate(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> tuple[str, str]:
+        """A client certificate for `user` and its key (PEM); needs TLS."""
+        if self._authority is None:
+            raise ValueError("client certificates need TLS: start the server with tls=True")
+        return self._authority.client(user, groups)
+
+    def kubeconfig(self) -> str:
+        """A kubeconfig (YAML) with everything a client needs, the token included."""
+        cluster: dict[str, str] = {"server": self.url}
+        if self._authority:
+            cluster["certificate-authority-data"] = base64.b64encode(self.ca_pem.encode()).decode()
+        name = "steersman"
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": name, "cluster": cluster}],
+                "users": [{"name": name, "user": {"token": self.token} if self.token else {}}],
+                "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+                "current-context": name,
+            },
+            sort_keys=False,
+        )
+
+    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
+        """Write the kubeconfig, readable by the owner only."""
+        target = Path(path)
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(self.kubeconfig())

@@ -1,0 +1,175 @@
+"""What a kind does to an object on its way into the store.
+
+The real server calls this a strategy: which fields a create or an update may set, what is filled in, when the
+generation rises. The generic rules are in `writes.py`; the per-kind ones are one row each in the tables below.
+Functions are pure: they return a new object that shares what did not change. Whether the result is valid is decided
+afterwards, in `validate.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.apiserver.schema import STATUS_RESETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steersman.apiserver.kinds import ResourceInfo
+
+__all__ = ["clean_metadata", "for_create", "for_status_update", "for_update", "returns_deleted"]
+
+JSON = dict[str, Any]
+
+# What metadata may hold; anything else is dropped, and so is everything empty.
+_METADATA = frozenset(
+    "annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
+    "labels managedFields name namespace ownerReferences resourceVersion selfLink uid".split()
+)
+# A delete of these answers with the object instead of a Status.
+_RETURNS_DELETED = frozenset(
+    "namespaces persistentvolumeclaims persistentvolumes pods podtemplates resourcequotas serviceaccounts services "
+    "storageclasses.storage.k8s.io".split()
+)
+
+
+def returns_deleted(info: ResourceInfo) -> bool:
+    """Whether a finished delete answers with the object."""
+    return info.kind.qualified in _RETURNS_DELETED
+
+
+def clean_metadata(obj: JSON) -> JSON:
+    """`obj` with metadata as the typed server would keep it: known fields only, nothing empty."""
+    metadata = obj.get("metadata") or {}
+    kept = {
+        key: value
+        for key, value in metadata.items()
+        if key in _METADATA and (value or value == 0) and value != [] and value != {}
+    }
+    return {**obj, "metadata": kept}
+
+
+def for_create(info: ResourceInfo, obj: JSON, now: str) -> JSON:
+    """What a create stores of `obj`."""
+    if info.status and info.kind.kind not in _STATUS_ON_CREATE:
+        obj = {key: value for key, value in obj.items() if key != "status"}
+    prepare = _CREATE.get(info.kind.qualified) if info.custom is None else None
+    return prepare(obj, now) if prepare else obj
+
+
+def for_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
+    """What an update of the main resource stores: the status is left alone where it has its own endpoint."""
+    if info.status:
+        obj = _with(obj, "status", old.get("status"))
+    if info.kind.qualified == "namespaces":
+        finalizers = old.get("spec", {}).get("finalizers")
+        obj = {**obj, "spec": _with(obj.get("spec") or {}, "finalizers", finalizers)}
+    return obj
+
+
+def for_status_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
+    """What an update of the status stores: everything else is left alone, except some metadata of built-in kinds."""
+    if info.custom is not None:
+        metadata = _with(old["metadata"], "managedFields", obj["metadata"].get("managedFields"))
+        return _with({**old, "metadata": metadata}, "status", obj.get("status"))
+    resets = STATUS_RESETS.get(f"{info.kind.api_version} {info.kind.kind}", ("spec",))
+    for path in resets:
+        head, _, tail = path.partition(".")
+        if tail:
+            obj = {**obj, head: _with(obj[head], tail, old[head].get(tail))}
+        elif head == "metadata":
+            obj = {**obj, "metadata": _with(old["metadata"], "managedFields", obj["metadata"].get("managedFields"))}
+        else:
+            obj = _with(obj, head, old.get(head))
+    return obj
+
+
+def _with(obj: JSON, key: str, value: Any) -> JSON:
+    if value is None:
+        return {name: item for name, item in obj.items() if name != key}
+    return {**obj, key: value}
+
+
+def _namespace(obj: JSON, now: str) -> JSON:  # noqa: ARG001  every row has the same shape
+    spec = obj.get("spec") or {}
+    finalizers = spec.get("finalizers") or []
+    if "kubernetes" not in finalizers:
+        finalizers = [*finalizers, "kubernetes"]
+    return {**obj, "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
+
+
+def _pod(obj: JSON, now: str) -> JSON:  # noqa: ARG001
+    return {**obj, "status": {"phase": "Pending", "qosClass": _quality_of_service(obj.get("spec") or {})}}
+
+
+def _volume(obj: JSON, now: str) -> JSON:
+    return {**obj, "status": {"phase": "Pending", "lastPhaseTransitionTime": now}}
+
+
+def _claim(obj: JSON, now: str) -> JSON:  # noqa: ARG001
+    return {**obj, "status": {"phase": "Pending"}}
+
+
+def _job(obj: JSON, now: str) -> JSON:  # noqa: ARG001
+    """A job selects its own pods by its uid, unless it says it brings its own selector."""
+    spec = obj.get("spec") or {}
+    if spec.get("manualSelector"):
+        return obj
+    name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
+    template = spec.get("template") or {}
+    metadata = template.get("metadata") or {}
+    labels = {
+        **(metadata.get("labels") or {}),
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    selector = spec.get("selector") or {}
+    match = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
+    return {
+        **obj,
+        "spec": {
+            **spec,
+            "selector": {**selector, "matchLabels": match},
+            "template": {**template, "metadata": {**metadata, "labels": labels}},
+        },
+    }
+
+
+def _definition(obj: JSON, now: str) -> JSON:  # noqa: ARG001
+    stored = [version["name"] for version in obj["spec"].get("versions") or () if version.get("storage")]
+    return {
+        **obj,
+        "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored},
+    }
+
+
+def _quality_of_service(spec: JSON) -> str:
+    """Guaranteed when every container limits what it requests, BestEffort when none says anything."""
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    requests: list[tuple[Any, Any]] = []
+    guaranteed = bool(containers)
+    for container in containers:
+        resources = container.get("resources") or {}
+        limits, wanted = resources.get("limits") or {}, resources.get("requests") or {}
+        for name in ("cpu", "memory"):
+            pair = (wanted.get(name, limits.get(name)), limits.get(name))
+            if pair != (None, None):
+                requests.append(pair)
+            if pair[1] in (None, "0") or pair[0] != pair[1]:
+                guaranteed = False
+    if not any(value not in (None, "0") for pair in requests for value in pair):
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+_STATUS_ON_CREATE = {"Node"}  # may bring its status along
+_CREATE: dict[str, Callable[[JSON, str], JSON]] = {
+    "namespaces": _namespace,
+    "pods": _pod,
+    "persistentvolumes": _volume,
+    "persistentvolumeclaims": _claim,
+    "jobs.batch": _job,
+    "customresourcedefinitions.apiextensions.k8s.io": _definition,
+}
