@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "Timer"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "Timer", "timeout"]
 
 
 class Timer(Protocol):
@@ -54,6 +55,33 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
+
+
+class timeout:  # noqa: N801  # reads like asyncio.timeout, which it is, on any clock
+    """`async with timeout(clock, seconds):` raises TimeoutError when the block takes longer; None never does."""
+
+    __slots__ = ("_clock", "_scope", "_seconds", "_timer")
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._scope = asyncio.timeout(None)
+        self._timer: Timer | None = None
+
+    async def __aenter__(self) -> None:
+        await self._scope.__aenter__()
+        if self._seconds is not None:
+            self._timer = self._clock.call_at(self._clock.monotonic() + self._seconds, self._expire)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._scope.__aexit__(kind, error, traceback)
+
+    def _expire(self) -> None:
+        self._scope.reschedule(asyncio.get_running_loop().time())
 
 
 SYSTEM_CLOCK = SystemClock()

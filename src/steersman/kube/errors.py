@@ -3,7 +3,8 @@
     KubeError                    .reason .code .retryable .request .retry_after
     ├── BadRequest        400    the request makes no sense to the server
     ├── Unauthorized      401    credentials are missing, wrong or expired
-    ├── Forbidden         403    .rule: the RBAC rule that would allow it
+    │   └── CredentialsFailed    there are none to send: a plugin, identity provider or token file failed
+    ├── Forbidden         403    .rule: the RBAC rule that would allow it, when that is what is missing
     ├── NotFound          404
     ├── MethodNotAllowed  405    the resource has no such verb
     ├── Conflict          409    the object changed since it was read, or another manager owns a field
@@ -25,11 +26,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from steersman.errors import SteersmanError
+
+if TYPE_CHECKING:
+    from steersman.kube.access import PolicyRule
 
 __all__ = [
     "AlreadyExists",
@@ -38,6 +42,7 @@ __all__ = [
     "Cause",
     "Conflict",
     "ConnectionFailed",
+    "CredentialsFailed",
     "Forbidden",
     "Gone",
     "Invalid",
@@ -114,8 +119,14 @@ class Unauthorized(KubeError):
     default_reason = "Unauthorized"
 
 
+class CredentialsFailed(Unauthorized):
+    default_reason = "CredentialsFailed"
+    default_retryable = True
+
+
 class Forbidden(KubeError):
     default_reason = "Forbidden"
+    rule: PolicyRule | None = None  # None when something other than access control refused, such as a quota
 
 
 class NotFound(KubeError):
