@@ -1,0 +1,240 @@
+"""Admission: what a webhook is asked, and what it may answer. Pure: no sockets, no clocks.
+
+    @validate(WebApp)
+    async def no_latest(request: Admission[WebApp]) -> None:
+        if request.object.spec.image.endswith(":latest"):
+            raise Denied("latest is not a version", field="spec.image")
+
+    @mutate(WebApp)
+    async def owner(request: Admission[WebApp]) -> WebApp | None: ...      # the object as it should be, or None
+
+A validator returns (perhaps a list of warnings) or raises `Denied`. A mutator returns the changed object; the patch is
+computed against what the API server sent, so fields that the struct does not know are never touched.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from steersman.errors import SteersmanError
+from steersman.kube.objects import Resource, Struct, to_wire
+from steersman.kube.patches import apply_merge_patch, json_patch, merge_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+__all__ = ["Admission", "Denied", "Hook", "UserInfo", "mutate", "respond", "validate"]
+
+R = TypeVar("R", bound=Resource)
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+class Denied(SteersmanError):  # noqa: N818  # `raise Denied(...)` says what happens
+    """No, and why: the person who made the request reads this."""
+
+    def __init__(self, message: str, *, field: str | None = None, code: int = 422) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+        self.message = message
+        self.code = code
+
+
+class UserInfo(Struct):
+    """Who asks."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+
+
+class _GroupVersionKind(Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _WireRequest(Struct):
+    uid: str
+    kind: _GroupVersionKind = _GroupVersionKind()
+    operation: Operation = "CREATE"
+    name: str = ""
+    namespace: str = ""
+    sub_resource: str = ""
+    user_info: UserInfo = UserInfo()
+    dry_run: bool | None = None
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+
+
+class _WireReview(Struct):
+    api_version: str = ""
+    kind: str = ""
+    request: _WireRequest | None = None
+
+
+class Admission(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """One request to change an object, before it happens."""
+
+    operation: Operation
+    name: str
+    namespace: str
+    user: UserInfo
+    dry_run: bool
+    subresource: str
+    new: R | None  # None on DELETE
+    old: R | None  # None on CREATE
+
+    @property
+    def object(self) -> R:
+        """The object as it would become; on DELETE, as it is."""
+        obj = self.new if self.new is not None else self.old
+        assert obj is not None, "the API server sends at least one of the two"
+        return obj
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """One webhook: which objects it is asked about, and the function that answers."""
+
+    target: type[Resource]
+    function: Callable[[Admission[Any]], Awaitable[Any]]
+    mutating: bool
+    operations: tuple[Operation, ...] = ("CREATE", "UPDATE")
+    failure_policy: Literal["Fail", "Ignore"] = "Fail"
+    timeout_seconds: int = 5
+
+    @property
+    def path(self) -> str:
+        """Where the API server finds it."""
+        kind = self.target.KIND
+        verb = "mutate" if self.mutating else "validate"
+        return f"/{verb}/{kind.group or 'core'}/{kind.version}/{kind.plural}/{self.function.__name__}"
+
+    @property
+    def name(self) -> str:
+        """Its name in a webhook configuration, which must be a qualified one."""
+        kind = self.target.KIND
+        function = self.function.__name__.replace("_", "-").strip("-")
+        return f"{function}.{kind.plural}.{kind.group or 'core.k8s.io'}"
+
+
+def validate(
+    target: type[R],
+    *,
+    operations: Sequence[Operation] = ("CREATE", "UPDATE"),
+    failure_policy: Literal["Fail", "Ignore"] = "Fail",
+    timeout_seconds: int = 5,
+) -> Callable[[Callable[[Admission[R]], Awaitable[Sequence[str] | None]]], Hook]:
+    """Ask the function whether an object may become what it would become."""
+
+    def declare(function: Callable[[Admission[R]], Awaitable[Sequence[str] | None]]) -> Hook:
+        return _hook(target, function, False, operations, failure_policy, timeout_seconds)
+
+    return declare
+
+
+def mutate(
+    target: type[R],
+    *,
+    operations: Sequence[Operation] = ("CREATE", "UPDATE"),
+    failure_policy: Literal["Fail", "Ignore"] = "Fail",
+    timeout_seconds: int = 5,
+) -> Callable[[Callable[[Admission[R]], Awaitable[R | None]]], Hook]:
+    """Let the function change an object before it is stored."""
+
+    def declare(function: Callable[[Admission[R]], Awaitable[R | None]]) -> Hook:
+        return _hook(target, function, True, operations, failure_policy, timeout_seconds)
+
+    return declare
+
+
+def _hook(
+    target: type[Resource],
+    function: Any,
+    mutating: bool,
+    operations: Sequence[Operation],
+    failure_policy: Literal["Fail", "Ignore"],
+    timeout_seconds: int,
+) -> Hook:
+    if not inspect.iscoroutinefunction(function):
+        raise TypeError(f"{function.__name__}: a webhook is an async function")
+    return Hook(
+        target=target,
+        function=function,
+        mutating=mutating,
+        operations=tuple(operations),
+        failure_policy=failure_policy,
+        timeout_seconds=timeout_seconds,
+    )
+
+
+_decode = msgspec.json.Decoder(_WireReview).decode
+
+
+async def respond(hook: Hook, body: bytes) -> dict[str, Any]:
+    """The AdmissionReview that answers the one in `body`.
+
+    Raises ValueError when `body` is not a review. Whatever else goes wrong in the hook is the caller's to catch.
+    """
+    try:
+        review = _decode(body)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not an AdmissionReview: {error}") from None
+    wire = review.request
+    if wire is None:
+        raise ValueError("not an AdmissionReview: it has no request")
+    try:
+        answer = await _answer(hook, wire)
+    except Denied as denied:
+        answer = {"allowed": False, "status": _status(denied)}
+    return {
+        "apiVersion": review.api_version or "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": wire.uid, **answer},
+    }
+
+
+async def _answer(hook: Hook, wire: _WireRequest) -> dict[str, Any]:
+    try:
+        request: Admission[Any] = Admission(
+            operation=wire.operation,
+            name=wire.name,
+            namespace=wire.namespace,
+            user=wire.user_info,
+            dry_run=bool(wire.dry_run),
+            subresource=wire.sub_resource,
+            new=_typed(hook.target, wire.object),
+            old=_typed(hook.target, wire.old_object),
+        )
+    except msgspec.ValidationError as error:
+        raise Denied(f"the object does not decode: {error}") from None
+    before = to_wire(request.new) if hook.mutating and request.new is not None else None
+    result = await hook.function(request)
+    if not hook.mutating:
+        return {"allowed": True, **({"warnings": list(result)} if result else {})}
+    if result is None or before is None or wire.object is None:
+        return {"allowed": True}
+    wanted = apply_merge_patch(wire.object, merge_patch(before, to_wire(result)))
+    operations = json_patch(wire.object, wanted)
+    if not operations:
+        return {"allowed": True}
+    patch = base64.b64encode(msgspec.json.encode(operations)).decode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+
+
+def _typed(target: type[Resource], obj: dict[str, Any] | None) -> Any:
+    return None if obj is None else msgspec.convert(obj, target)
+
+
+def _status(denied: Denied) -> dict[str, Any]:
+    status: dict[str, Any] = {"status": "Failure", "message": str(denied), "code": denied.code}
+    if denied.code == 422:
+        cause: dict[str, Any] = {"reason": "FieldValueInvalid", "message": denied.message}
+        status |= {
+            "reason": "Invalid",
+            "details": {"causes": [{**cause, "field": denied.field}]} if denied.field else {},
+        }
+    return status

@@ -1,0 +1,183 @@
+"""Where a serving certificate comes from.
+
+`MountedCertificates` reads files that somebody else renews (cert-manager, a projected Secret). `ManagedCertificates`
+keeps an authority and a certificate in a Secret of our own, renews them in time, and tells the webhook configurations
+whom to trust. Replicas share the Secret: whoever writes first wins, the others read what it wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import structlog
+
+from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.errors import ConfigError
+from steersman.kube.errors import AlreadyExists, Conflict, NotFound
+from steersman.kube.patches import PatchType
+from steersman.kube.resources import Kind
+from steersman.runtime.certificates import Bundle, Renewal, plan_renewal, renew
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from steersman.kube.client import Client
+
+__all__ = ["CertificateSource", "ManagedCertificates", "Material", "MountedCertificates"]
+
+SECRETS = Kind(version="v1", kind="Secret", plural="secrets")
+CONFIGURATIONS = tuple(
+    Kind(
+        group="admissionregistration.k8s.io",
+        version="v1",
+        kind=f"{kind}WebhookConfiguration",
+        plural=f"{kind.lower()}webhookconfigurations",
+        namespaced=False,
+    )
+    for kind in ("Mutating", "Validating")
+)
+_KEYS = {
+    "trust": "trust.crt",
+    "authority": "ca.crt",
+    "authority_key": "ca.key",
+    "serving": "tls.crt",
+    "serving_key": "tls.key",
+}
+
+log = structlog.get_logger(__name__)
+
+
+class Material(msgspec.Struct, frozen=True):
+    """A certificate and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "Material(…)"
+
+
+class CertificateSource(Protocol):
+    """Asked again and again; answers only when there is something new."""
+
+    async def load(self) -> Material | None:
+        """What to serve with from now on; None to go on as before. The first answer is never None."""
+
+
+class MountedCertificates:
+    """`tls.crt` and `tls.key` in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last: Material | None = None
+
+    async def load(self) -> Material | None:
+        try:
+            material = Material(*((self._folder / name).read_bytes() for name in ("tls.crt", "tls.key")))
+        except OSError as error:
+            if self._last is not None:
+                return None  # a mount in the middle of its swap; the next look finds it
+            raise ConfigError(f"cannot read the serving certificate: {error}", where=str(self._folder)) from None
+        if material == self._last:
+            return None
+        self._last = material
+        return material
+
+
+class ManagedCertificates:
+    """A self-signed authority in a Secret, injected into the webhook configurations of the same name."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        secret: str,
+        names: Sequence[str],
+        configuration: str | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._secret = secret
+        self._names = list(names)
+        self._configuration = configuration
+        self._clock = clock
+        self._last: Bundle | None = None
+
+    async def load(self) -> Material | None:
+        bundle = await self._current()
+        if self._configuration is not None:
+            await self._inject(bundle.trust)
+        if bundle == self._last:
+            return None
+        self._last = bundle
+        return Material(bundle.serving, bundle.serving_key)
+
+    async def _current(self) -> Bundle:
+        """What the Secret holds, renewed first when it is time. Ends because somebody's write always wins."""
+        while True:
+            secret = await self._read()
+            bundle = _bundle_in(secret)
+            now = dt.datetime.fromtimestamp(self._clock.time(), dt.UTC)
+            renewal = plan_renewal(bundle, self._names, now)
+            if bundle is not None and renewal is Renewal.KEEP:
+                return bundle
+            try:
+                await self._write(secret, renew(bundle, renewal, self._names, now))
+            except (AlreadyExists, Conflict, NotFound):
+                continue
+            log.info("serving certificate renewed", secret=f"{self._namespace}/{self._secret}", what=renewal.value)
+
+    async def _read(self) -> dict[str, Any] | None:
+        try:
+            return await self._client.get(SECRETS, self._secret, namespace=self._namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, secret: dict[str, Any] | None, bundle: Bundle) -> None:
+        data = {key: base64.b64encode(getattr(bundle, field)).decode() for field, key in _KEYS.items()}
+        if secret is None:
+            metadata = {"name": self._secret, "namespace": self._namespace}
+            body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
+            await self._client.create({**body, "data": data})
+        else:
+            await self._client.replace({**secret, "data": {**(secret.get("data") or {}), **data}})
+
+    async def _inject(self, trust: bytes) -> None:
+        """Put `trust` into every webhook of the configurations that does not have it."""
+        bundle = base64.b64encode(trust).decode()
+        for kind in CONFIGURATIONS:
+            assert self._configuration is not None
+            try:
+                live = await self._client.get(kind, self._configuration)
+            except NotFound:
+                continue
+            wanting = [
+                number
+                for number, webhook in enumerate(live.get("webhooks") or ())
+                if webhook["clientConfig"].get("caBundle") != bundle
+            ]
+            if not wanting:
+                continue
+            guard = {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
+            patch = [
+                guard,
+                *(
+                    {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
+                    for number in wanting
+                ),
+            ]
+            await self._client.patch(kind, self._configuration, patch, type=PatchType.JSON)
+
+
+def _bundle_in(secret: dict[str, Any] | None) -> Bundle | None:
+    data = (secret or {}).get("data") or {}
+    try:
+        return Bundle(**{field: base64.b64decode(data[key], validate=True) for field, key in _KEYS.items()})
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,216 @@
+"""The admission server: answers the API server over TLS, and never lets one bad request hurt the next.
+
+Bodies are bounded, slow clients time out, an exception in a hook is counted and answered as an internal error (the
+configuration's failure policy then decides), and certificates are swapped without closing a connection. `/readyz` and
+`/healthz` answer on the same port for probes that want to know whether the webhook itself serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from aiohttp import web
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.runtime.admission import Hook, respond
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from steersman.runtime.servingcerts import CertificateSource
+
+__all__ = ["WebhookServer", "webhook_configurations"]
+
+MAX_BODY = 8 * 1024 * 1024  # two objects of the largest size etcd takes, encoded, and some air
+CHECK_SECONDS = 30.0  # how often certificates are looked at
+
+log = structlog.get_logger(__name__)
+
+
+class WebhookMetrics:
+    """controller-runtime's webhook metrics."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        where = REGISTRY if registry is None else registry
+        name = "controller_runtime_webhook"
+        self.requests = Counter(f"{name}_requests", "Requests by answer.", ["webhook", "code"], registry=where)
+        self.latency = Histogram(f"{name}_latency_seconds", "Time to answer.", ["webhook"], registry=where)
+        self.in_flight = Gauge(f"{name}_requests_in_flight", "Requests being answered.", ["webhook"], registry=where)
+        self.panics = Counter(f"{name}_panics", "Exceptions in hooks.", registry=where)
+
+
+class WebhookServer:
+    """Serves hooks until cancelled."""
+
+    def __init__(
+        self,
+        hooks: Iterable[Hook],
+        certificates: CertificateSource,
+        *,
+        host: str = "0.0.0.0",  # noqa: S104  # the API server must reach it
+        port: int = 9443,
+        metrics: WebhookMetrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._hooks = {hook.path: hook for hook in hooks}
+        self._certificates = certificates
+        self._host = host
+        self._port = port
+        self._metrics = metrics or WebhookMetrics(CollectorRegistry())
+        self._clock = clock
+        self._context: ssl.SSLContext | None = None
+        self.port: int | None = None  # the port in use, once serving
+        self.serving = asyncio.Event()
+        for path in self._hooks:
+            self._metrics.in_flight.labels(path).set(0)
+            for code in ("200", "500"):
+                self._metrics.requests.labels(path, code)
+
+    async def run(self) -> None:
+        """Serve until cancelled; the first certificate must be had before the first request."""
+        self._context = _server_context()
+        await self._refresh()
+        runner = web.ServerRunner(web.Server(self._handle), keepalive_timeout=75, shutdown_timeout=5)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._host, self._port, ssl_context=self._context)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            log.info("serving webhooks", port=self.port, hooks=sorted(self._hooks))
+            self.serving.set()
+            await self._keep_fresh()
+        finally:
+            self.serving.clear()
+            await runner.cleanup()
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await self._clock.sleep(CHECK_SECONDS)
+            try:
+                await self._refresh()
+            except Exception as error:  # noqa: BLE001  # the certificate in use still serves; say it and try again
+                log.warning("certificates could not be refreshed", error=str(error))
+
+    async def _refresh(self) -> None:
+        material = await self._certificates.load()
+        if material is not None:
+            assert self._context is not None
+            _load(self._context, material.certificate, material.key)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path in {"/healthz", "/readyz"}:
+            return web.Response(text="ok")
+        hook = self._hooks.get(request.path)
+        if hook is None:
+            return web.Response(status=404, text=f"no webhook at {request.path}")
+        if request.method != "POST":
+            return web.Response(status=405, text="webhooks take POST", headers={"Allow": "POST"})
+        started = self._clock.monotonic()
+        in_flight = self._metrics.in_flight.labels(hook.path)
+        in_flight.inc()
+        try:
+            response = await self._answer(hook, request)
+        finally:
+            in_flight.dec()
+            self._metrics.latency.labels(hook.path).observe(self._clock.monotonic() - started)
+        self._metrics.requests.labels(hook.path, str(response.status)).inc()
+        return response
+
+    async def _answer(self, hook: Hook, request: web.BaseRequest) -> web.Response:
+        try:
+            async with asyncio.timeout(hook.timeout_seconds):
+                body = await _bounded(request)
+                review = await respond(hook, body)
+        except ValueError as error:
+            return web.Response(status=400, text=str(error))
+        except TimeoutError:
+            return web.Response(status=504, text=f"{hook.name} gave no answer in {hook.timeout_seconds} s")
+        except _TooLargeError:
+            return web.Response(status=413, text=f"a review is at most {MAX_BODY} bytes")
+        except Exception:
+            self._metrics.panics.inc()
+            log.exception("a webhook failed", webhook=hook.name)
+            return web.Response(status=500, text=f"{hook.name} failed; its log says why")
+        return web.Response(body=msgspec.json.encode(review), content_type="application/json")
+
+
+class _TooLargeError(Exception):
+    """A body beyond the bound."""
+
+
+async def _bounded(request: web.BaseRequest) -> bytes:
+    parts, size = [], 0
+    async for part in request.content.iter_any():
+        size += len(part)
+        if size > MAX_BODY:
+            raise _TooLargeError
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Python loads key pairs from files only; these are readable by us alone and gone when it returns."""
+    with contextlib.ExitStack() as files:
+        folder = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="steersman-")))
+        for name, content in (("tls.crt", certificate), ("tls.key", key)):
+            path = folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+
+
+def webhook_configurations(
+    hooks: Sequence[Hook], *, name: str, client_config: Callable[[str], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The manifests that tell the API server about `hooks`.
+
+    `client_config(path)` says how to reach one, e.g. `{"service": {"name": …, "namespace": …, "path": path}}`.
+    """
+    manifests = []
+    for mutating, kind in ((True, "MutatingWebhookConfiguration"), (False, "ValidatingWebhookConfiguration")):
+        chosen = [hook for hook in hooks if hook.mutating is mutating]
+        if chosen:
+            manifests.append(
+                {
+                    "apiVersion": "admissionregistration.k8s.io/v1",
+                    "kind": kind,
+                    "metadata": {"name": name},
+                    "webhooks": [_webhook(hook, client_config(hook.path)) for hook in chosen],
+                }
+            )
+    return manifests
+
+
+def _webhook(hook: Hook, client_config: dict[str, Any]) -> dict[str, Any]:
+    kind = hook.target.KIND
+    rule = {
+        "apiGroups": [kind.group],
+        "apiVersions": [kind.version],
+        "resources": [kind.plural],
+        "operations": list(hook.operations),
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+    }
+    return {
+        "name": hook.name,
+        "clientConfig": client_config,
+        "rules": [rule],
+        "failurePolicy": hook.failure_policy,
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": hook.timeout_seconds,
+        "admissionReviewVersions": ["v1"],
+    }
