@@ -111,8 +111,8 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 def delete(api: Api, request: Request) -> Reply:
     """DELETE of one object."""
     route = request.route
-    record = find(api, route.info, route.namespace, route.name)
     options = DeleteOptions.parse(request)
+    record = find(api, route.info, route.namespace, route.name)
     last, gone = delete_object(api, route.info, record, options)
     if gone and not returns_deleted(route.info):
         kind = route.info.kind

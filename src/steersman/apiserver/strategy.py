@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from steersman.apiserver.conform import zero
 from steersman.apiserver.schema import STATUS_RESETS
 
 if TYPE_CHECKING:
@@ -17,15 +18,10 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.kinds import ResourceInfo
 
-__all__ = ["clean_metadata", "for_create", "for_status_update", "for_update", "returns_deleted"]
+__all__ = ["for_create", "for_status_update", "for_update", "returns_deleted"]
 
 JSON = dict[str, Any]
 
-# What metadata may hold; anything else is dropped, and so is everything empty.
-_METADATA = frozenset(
-    "annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
-    "labels managedFields name namespace ownerReferences resourceVersion selfLink uid".split()
-)
 # A delete of these answers with the object instead of a Status.
 _RETURNS_DELETED = frozenset(
     "namespaces persistentvolumeclaims persistentvolumes pods podtemplates resourcequotas serviceaccounts services "
@@ -38,21 +34,11 @@ def returns_deleted(info: ResourceInfo) -> bool:
     return info.kind.qualified in _RETURNS_DELETED
 
 
-def clean_metadata(obj: JSON) -> JSON:
-    """`obj` with metadata as the typed server would keep it: known fields only, nothing empty."""
-    metadata = obj.get("metadata") or {}
-    kept = {
-        key: value
-        for key, value in metadata.items()
-        if key in _METADATA and (value or value == 0) and value != [] and value != {}
-    }
-    return {**obj, "metadata": kept}
-
-
 def for_create(info: ResourceInfo, obj: JSON, now: str) -> JSON:
     """What a create stores of `obj`."""
     if info.status and info.kind.kind not in _STATUS_ON_CREATE:
-        obj = {key: value for key, value in obj.items() if key != "status"}
+        empty = None if info.custom is not None else zero(info.schema).get("status")
+        obj = _with(obj, "status", empty)
     prepare = _CREATE.get(info.kind.qualified) if info.custom is None else None
     return prepare(obj, now) if prepare else obj
 

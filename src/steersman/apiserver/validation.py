@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from steersman.apiserver.metadata import validate_meta, validate_meta_update
+from steersman.apiserver.validate import validate, validate_status
+
 if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.kube.errors import Cause
@@ -15,4 +18,10 @@ def invalid_causes(
     info: ResourceInfo, obj: dict[str, Any], old: dict[str, Any] | None, *, subresource: str = ""
 ) -> list[Cause]:
     """The rules that `obj` breaks, in the real server's order."""
-    return []
+    causes = validate_meta(info, obj) if old is None else validate_meta_update(info, obj, old)
+    if info.custom is not None:
+        if subresource == "status" and old is not None:
+            causes += validate_status(info, obj, old)
+        else:
+            causes += validate(info, obj, old)
+    return causes

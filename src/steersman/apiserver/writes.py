@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from steersman.apiserver import admission, lifecycle, patching, statuses, strategy
 from steersman.apiserver.conversion import converter, to_storage
 from steersman.apiserver.decoding import body_object
-from steersman.apiserver.fitting import fit, problems_of
-from steersman.apiserver.managed import track_update
-from steersman.apiserver.reads import find
+from steersman.apiserver.intake import fit
+from steersman.apiserver.managed import keep_times, track_update
 from steersman.apiserver.requests import WriteOptions
 from steersman.apiserver.store import Record, key_of
 from steersman.apiserver.validation import invalid_causes
@@ -85,8 +82,14 @@ def patch(api: Api, request: Request) -> Reply:
     assert existing is not None
     live = _in_version(info, existing.obj)
     patched = patching.patched(kind, info, live, request.body)
-    problems = problems_of(info, patched, patching.duplicates(kind, request.body))
-    obj = fit(info, patched, problems, options.validation, request.warnings, patch=True)
+    obj = fit(
+        info,
+        patched,
+        validation=options.validation,
+        warnings=request.warnings,
+        duplicates=patching.duplicates(kind, request.body),
+        patch=True,
+    )
     _check_name(obj, route.name)
     obj = _in_namespace(info, route.namespace, obj)
     record = change(api, info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=_update)
@@ -103,7 +106,7 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
     merged = patching.applied(
         info,
         live,
-        _named(config, route.name, route.namespace),
+        config,
         options,
         now=now,
         subresource=route.subresource,
@@ -153,7 +156,6 @@ def insert(
     if generation is not None:
         named["metadata"] = {**named["metadata"], "generation": generation}
     named = admission.allocate(api, info, named, None, dry_run=options.dry_run)
-    named = fit(info, named, [], "Ignore", warnings)
     if causes := invalid_causes(info, named, None):
         raise statuses.invalid(info.kind, name, causes)
     if key in table.records:
@@ -208,14 +210,13 @@ def change(
         generation = info.next_generation(old, obj)
         if generation is not None:
             obj["metadata"] = {**obj["metadata"], "generation": generation}
-    obj = fit(info, obj, [], "Ignore", warnings)
     if causes := invalid_causes(info, obj, old, subresource=subresource):
         raise statuses.invalid(info.kind, existing.obj["metadata"]["name"], causes)
     obj["metadata"]["resourceVersion"] = before["resourceVersion"]
-    stored = to_storage(info, obj)
+    stored = keep_times(existing.obj, to_storage(info, obj))
     if lifecycle.finished(info, stored):
         return lifecycle.finish(api, info, existing, stored, dry_run=options.dry_run)
-    if stored == existing.obj:
+    if stored is existing.obj or stored == existing.obj:
         return existing
     if options.dry_run:
         return Record(existing.key, existing.revision, stored)
@@ -227,7 +228,7 @@ def _typed_body(api: Api, request: Request, options: WriteOptions) -> JSON:
     info = request.route.info
     value, duplicates = body_object(api.registry, request, info.kind)
     value = {**value, "apiVersion": info.kind.api_version, "kind": info.kind.kind}
-    return fit(info, value, problems_of(info, value, duplicates), options.validation, request.warnings)
+    return fit(info, value, validation=options.validation, warnings=request.warnings, duplicates=duplicates)
 
 
 def _in_version(info: ResourceInfo, stored: JSON) -> JSON:
@@ -266,17 +267,6 @@ def _new_metadata(api: Api, obj: JSON, now: str) -> JSON:
     dropped = {"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
     kept = {k: v for k, v in obj["metadata"].items() if k not in dropped}
     return {**obj, "metadata": {**kept, "uid": api.uid(), "creationTimestamp": now}}
-
-
-def _named(config: JSON, name: str, namespace: str) -> JSON:
-    metadata = config.get("metadata")
-    if metadata is not None and not isinstance(metadata, dict):
-        return config
-    filled = {**(metadata or {})}
-    filled.setdefault("name", name)
-    if namespace:
-        filled.setdefault("namespace", namespace)
-    return {**config, "metadata": filled}
 
 
 def _in_namespace(info: ResourceInfo, namespace: str, obj: JSON) -> JSON:
@@ -332,11 +322,3 @@ def _check_version(info: ResourceInfo, existing: Record, obj: JSON) -> None:
         raise statuses.invalid(info.kind, name, [Cause("FieldValueInvalid", why, "metadata.resourceVersion")])
     if int(given) != existing.revision:
         raise statuses.conflict(info.kind, name)
-
-
-def stored_record(api: Api, info: ResourceInfo, namespace: str, name: str) -> Record:
-    """The object as it is stored, or 404."""
-    return find(api, info, namespace, name)
-
-
-_ = msgspec

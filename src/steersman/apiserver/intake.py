@@ -1,0 +1,99 @@
+"""Objects taken in: made to fit their type, as the real server's decoder does before anything else looks at them.
+
+Fields that the type does not know are dropped and can be named (fieldValidation), nulls and empty values that mean
+nothing go, and defaults are filled in. Built-in kinds pass through their recorded Go types, custom resources through
+their structural schemas. Whether values are allowed is decided later, in `validation.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.apiserver import statuses
+from steersman.apiserver.conform import ConformError, conform
+from steersman.errors import FormatError
+from steersman.kube.errors import Cause
+from steersman.kube.resources import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from steersman.apiserver.kinds import ResourceInfo
+    from steersman.apiserver.schema import Schema
+
+__all__ = ["defaulted", "fit"]
+
+JSON = dict[str, Any]
+_NO_KIND = Kind(version="", kind="", plural="")
+
+
+def fit(
+    info: ResourceInfo,
+    obj: JSON,
+    *,
+    validation: str,
+    warnings: list[str],
+    duplicates: list[str] | None = None,
+    patch: bool = False,
+) -> JSON:
+    """`obj` as the server decodes it, with defaults. `validation` says what happens to fields it does not know."""
+    if validation != "Ignore":
+        problems = [f'duplicate field "{path}"' for path in duplicates or ()]
+        problems += [f'unknown field "{path}"' for path in _unknown(info, obj)]
+        if problems and validation == "Strict":
+            raise _refused(info, obj, f"strict decoding error: {', '.join(problems)}", patch=patch)
+        warnings.extend(problems)
+    if info.custom is not None:
+        obj = info.structural.prune(obj)
+    try:
+        obj = conform(info.schema, obj)
+    except (ConformError, FormatError) as error:
+        raise _refused(info, obj, str(error), patch=patch) from None
+    return defaulted(info, obj)
+
+
+def defaulted(info: ResourceInfo, obj: JSON) -> JSON:
+    """`obj` with the defaults of its kind."""
+    if info.custom is not None:
+        return info.structural.default(obj)
+    return obj
+
+
+def _unknown(info: ResourceInfo, obj: JSON) -> list[str]:
+    if info.custom is not None:
+        return info.structural.unknown_fields(obj)
+    return list(_unknown_fields(info.schema, obj, ""))
+
+
+def _unknown_fields(schema: Schema, value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        fields, element = schema.fields, schema.element
+        for name, below in value.items():
+            where = f"{path}.{name}" if path else name
+            if name in fields:
+                if isinstance(below, dict | list):
+                    yield from _unknown_fields(fields[name], below, where)
+            elif element is not None:
+                if isinstance(below, dict | list):
+                    yield from _unknown_fields(element, below, where)
+            elif schema.is_map and fields:
+                yield where
+    elif isinstance(value, list) and schema.is_list:
+        items = schema.items
+        for index, below in enumerate(value):
+            if isinstance(below, dict | list):
+                yield from _unknown_fields(items, below, f"{path}[{index}]")
+
+
+def _refused(info: ResourceInfo, obj: JSON, why: str, *, patch: bool) -> statuses.StatusError:
+    """A body that does not decode is a bad request; the result of a patch that does not is an invalid object."""
+    if not patch:
+        kind = info.kind
+        return statuses.bad_request(
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
+        )
+    shown = msgspec.json.encode({key: obj[key] for key in sorted(obj)}).decode()
+    quoted = msgspec.json.encode(shown).decode()
+    return statuses.invalid(_NO_KIND, "", [Cause("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")])
