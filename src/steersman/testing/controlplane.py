@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import secrets
 import ssl
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import aiohttp
 import msgspec
@@ -167,6 +167,17 @@ class ControlPlane:
             if (code := child.exit_code) is not None:
                 raise ControlPlaneError(f"{child.name} ended with code {code}; its last lines:\n{child.tail()}")
 
+    async def watch(self) -> NoReturn:
+        """Raise as soon as a program ends, with the end of its log."""
+        waits = [asyncio.create_task(child.wait()) for child in self._children.values()]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self.check()
+        raise AssertionError("a program has ended, and none has")
+
     async def _start(self, programs: dict[str, Path]) -> None:
         authority = Authority("steersman control plane")
         self._make_secrets(authority)
@@ -233,6 +244,8 @@ class ControlPlane:
 
     async def _stop(self, *, deadline: float) -> None:
         """Clients first, then the server, then its store: a server without its store hangs when asked to end."""
+        if "etcd" not in self.processes:
+            deadline = 0.0
         clients = [name for name in self._children if name not in _SERVER]
         for names in (clients, *([name] for name in _SERVER)):
             children = [self._children[name] for name in names if name in self._children]
