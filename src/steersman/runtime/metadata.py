@@ -1,0 +1,61 @@
+"""The metadata of an object, whichever form the object has.
+
+Caches hold structs for resource classes and plain dicts for bare kinds; whoever only needs to know what an object is
+called, whose it is and which revision it has asks here and need not care.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.kube.objects import ObjectMeta, OwnerReference, Resource
+from steersman.kube.resources import Kind, ObjectRef
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["kind_of", "metadata_of", "owner_reference", "owners_of", "ref_of"]
+
+Object = Resource | dict[str, Any]
+
+
+def kind_of(target: type[Resource] | Kind) -> Kind:
+    """The kind a target stands for."""
+    return target if isinstance(target, Kind) else target.KIND
+
+
+def metadata_of(obj: Object) -> ObjectMeta:
+    """The metadata of `obj`."""
+    if isinstance(obj, dict):
+        return msgspec.convert(obj.get("metadata") or {}, ObjectMeta)
+    return obj.metadata
+
+
+def ref_of(obj: Object) -> ObjectRef:
+    """The key of `obj` in caches and queues."""
+    if isinstance(obj, dict):
+        meta = obj.get("metadata") or {}
+        return ObjectRef(meta.get("name", ""), meta.get("namespace", ""))
+    return ObjectRef(obj.metadata.name, obj.metadata.namespace)
+
+
+def owners_of(obj: Object) -> Sequence[OwnerReference]:
+    """Who `obj` belongs to."""
+    return metadata_of(obj).owner_references or ()
+
+
+def owner_reference(owner: Object, kind: Kind, *, controller: bool = True) -> OwnerReference:
+    """The reference that makes an object belong to `owner`: it is found by `owns` and collected with its owner."""
+    meta = metadata_of(owner)
+    if not meta.uid:
+        raise ValueError(f"{kind.kind} {ref_of(owner)} has no uid: only an object that exists can own another")
+    return OwnerReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        name=meta.name,
+        uid=meta.uid,
+        controller=controller or None,
+        block_owner_deletion=controller or None,
+    )
