@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.requests import Request
     from steersman.apiserver.store import Record, Table
+    from steersman.kube.resources import Kind
 
 __all__ = ["Api", "Reply", "timestamp"]
 
@@ -76,6 +77,16 @@ class Api:
     def table(self, info: ResourceInfo) -> Table:
         """Where the objects of a resource are."""
         return self.store.table(info.storage)
+
+    def storage_info(self, kind: Kind) -> ResourceInfo | None:
+        """The resource whose objects `kind`'s table holds, in the stored version (or any served one)."""
+        found = self.registry.lookup(kind.group, kind.version, kind.plural)
+        if found is not None:
+            return found
+        for info in self.registry.resources():
+            if info.storage.qualified == kind.qualified and not info.virtual:
+                return info
+        return None
 
     def view(self, request: Request) -> View:
         """The representation that `request` negotiated."""

@@ -15,7 +15,7 @@ __all__ = ["bootstrap"]
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-def bootstrap(api: Api, host: str, port: int, *, ca_pem: str) -> None:
+def bootstrap(api: Api) -> None:
     """Create the initial objects."""
     namespaces = api.registry.lookup("", "v1", "namespaces")
     assert namespaces is not None

@@ -37,6 +37,7 @@ __all__ = ["DeleteOptions", "delete", "delete_collection", "delete_object", "fin
 JSON = dict[str, Any]
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 PROTECTED = {"default", "kube-system", "kube-public"}
 _encode = msgspec.json.Encoder().encode
 
@@ -142,6 +143,8 @@ def delete_object(api: Api, info: ResourceInfo, record: Record, options: DeleteO
     _check_preconditions(info, record, options.preconditions)
     if info.kind.qualified == "namespaces":
         return _delete_namespace(api, info, record, options)
+    if info.kind.qualified == "customresourcedefinitions.apiextensions.k8s.io":
+        record = _begin_cleanup(api, info, record, options)
     obj = record.obj
     meta = obj["metadata"]
     grace = _grace(api, info, obj, options)
@@ -288,6 +291,34 @@ def _delete_namespace(api: Api, info: ResourceInfo, record: Record, options: Del
     if options.dry_run:
         return Record(record.key, record.revision, marked), False
     return api.store.put(api.table(info), record.key, marked), False
+
+
+def _begin_cleanup(api: Api, info: ResourceInfo, record: Record, options: DeleteOptions) -> Record:
+    """A definition stays until its instances are gone."""
+    obj = record.obj
+    meta = obj["metadata"]
+    if "deletionTimestamp" in meta:
+        return record
+    status = obj.get("status") or {}
+    terminating = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": api.now(),
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }
+    conditions = [c for c in status.get("conditions") or () if c["type"] != "Terminating"] + [terminating]
+    finalizers = [
+        *(meta.get("finalizers") or ()),
+        *([CLEANUP] if CLEANUP not in (meta.get("finalizers") or ()) else ()),
+    ]
+    meta = {**meta, "finalizers": finalizers, "deletionTimestamp": api.now(), "deletionGracePeriodSeconds": 0}
+    if meta.get("generation", 0) > 0:
+        meta["generation"] += 1
+    marked = {**obj, "metadata": meta, "status": {**status, "conditions": conditions}}
+    if options.dry_run:
+        return Record(record.key, record.revision, marked)
+    return api.store.put(api.table(info), record.key, marked)
 
 
 def _seconds(text: str) -> int:

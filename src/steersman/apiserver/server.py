@@ -20,6 +20,7 @@ import yaml
 from aiohttp import web
 
 from steersman.apiserver.api import Api
+from steersman.apiserver.background import Background
 from steersman.apiserver.bootstrap import bootstrap
 from steersman.apiserver.certificates import Authority
 from steersman.apiserver.decoding import MAX_BODY
@@ -92,7 +93,8 @@ class EmbeddedServer:
         self._listener = await loop.create_server(self._web, self._host, self._port, ssl=context, backlog=512)
         self._port = self._listener.sockets[0].getsockname()[1]
         self._frontend.address = f"{self._host}:{self._port}"
-        bootstrap(self.api, self._host, self._port, ca_pem=self.ca_pem)
+        Background(self.api, ca_pem=self.ca_pem)
+        bootstrap(self.api)
 
     async def stop(self) -> None:
         """End every watch and close every connection."""

@@ -167,6 +167,10 @@ class Store:
             table = self._tables[kind.qualified] = Table(kind)
         return table
 
+    def find_table(self, qualified: str) -> Table | None:
+        """The table of a resource by its qualified name, if it exists."""
+        return self._tables.get(qualified)
+
     def tables(self) -> list[Table]:
         """Every table that exists."""
         return list(self._tables.values())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.requests import Request
 
-__all__ = ["change", "create", "insert", "patch", "replace"]
+__all__ = ["change", "create", "insert", "patch", "replace", "tracked_update"]
 
 JSON = dict[str, Any]
 GENERATED_NAME_ATTEMPTS = 8
@@ -61,7 +61,7 @@ def replace(api: Api, request: Request) -> Reply:
         return api.answer(request, insert(api, route.info, route.namespace, obj, options, request.warnings), 201)
     _check_uid(route.info, existing, obj)
     record = change(
-        api, route.info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=_update
+        api, route.info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=tracked_update
     )
     return api.answer(request, record)
 
@@ -92,7 +92,9 @@ def patch(api: Api, request: Request) -> Reply:
     )
     _check_name(obj, route.name)
     obj = _in_namespace(info, route.namespace, obj)
-    record = change(api, info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=_update)
+    record = change(
+        api, info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=tracked_update
+    )
     return api.answer(request, record)
 
 
@@ -141,7 +143,7 @@ def insert(
     table = api.table(info)
     obj = _new_metadata(api, obj, now)
     if tracked is None:
-        obj = _update(info, None, obj, options, now, "")
+        obj = tracked_update(info, None, obj, options, now, "")
     base = obj["metadata"].get("generateName", "") if not obj["metadata"].get("name") else ""
     for attempt in range(GENERATED_NAME_ATTEMPTS if base else 1):
         name = f"{base[:MAX_GENERATED_BASE]}{api.suffix()}" if base else obj["metadata"].get("name", "")
@@ -240,7 +242,9 @@ def _in_version(info: ResourceInfo, stored: JSON) -> JSON:
     return {**content, "apiVersion": info.kind.api_version, "kind": info.kind.kind}
 
 
-def _update(info: ResourceInfo, old: JSON | None, new: JSON, options: WriteOptions, now: str, subresource: str) -> JSON:
+def tracked_update(
+    info: ResourceInfo, old: JSON | None, new: JSON, options: WriteOptions, now: str, subresource: str
+) -> JSON:
     return track_update(
         info.schema,
         old,
@@ -253,7 +257,7 @@ def _update(info: ResourceInfo, old: JSON | None, new: JSON, options: WriteOptio
 
 
 def _already(
-    info: ResourceInfo,  # noqa: ARG001  the shape of `_update`
+    info: ResourceInfo,  # noqa: ARG001  the shape of `tracked_update`
     old: JSON | None,  # noqa: ARG001
     new: JSON,
     options: WriteOptions,  # noqa: ARG001

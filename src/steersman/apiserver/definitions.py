@@ -1,0 +1,105 @@
+"""CustomResourceDefinitions at work: served once their names are accepted, emptied before they go.
+
+The registry decides; this worker tells it what changed and writes the statuses it answers with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.apiserver.lifecycle import CLEANUP, DeleteOptions, delete_object, finish, finished
+from steersman.kube.resources import Kind
+
+if TYPE_CHECKING:
+    from steersman.apiserver.api import Api
+    from steersman.apiserver.registry import Installation
+    from steersman.apiserver.store import Event, Record, Table
+
+__all__ = ["DEFINITION", "Definitions"]
+
+DEFINITION = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
+
+
+class Definitions:
+    """Which definitions changed, and which are being emptied."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._changed: dict[str, None] = {}
+        self._emptying: dict[str, str] = {}  # qualified name of the resource -> name of its definition
+
+    def observe(self, table: Table, event: Event) -> bool:
+        if table.kind.qualified == DEFINITION.qualified:
+            self._changed[event.record.key] = None
+        elif event.type == "DELETED" and table.kind.qualified in self._emptying:
+            self._changed[self._emptying[table.kind.qualified]] = None
+        return bool(self._changed)
+
+    def run(self) -> None:
+        while self._changed:
+            changed, self._changed = self._changed, {}
+            for name in changed:
+                record = self._api.store.table(DEFINITION).records.get(name)
+                if record is None:
+                    self._emptying = {kind: of for kind, of in self._emptying.items() if of != name}
+                    for outcome in self._api.registry.uninstall(name, now=self._api.now()):
+                        self._write(outcome)
+                elif "deletionTimestamp" in record.obj["metadata"]:
+                    self._remove(record)
+                else:
+                    known = self._api.registry.definition(name)
+                    if known is None or _without_version(known) != _without_version(record.obj):
+                        self._write(self._api.registry.install(record.obj, now=self._api.now()))
+
+    def _write(self, outcome: Installation) -> None:
+        store = self._api.store
+        table = store.table(DEFINITION)
+        for status in outcome.statuses:
+            record = table.records[outcome.name]
+            store.put(table, outcome.name, {**record.obj, "status": status})
+
+    def _remove(self, record: Record) -> None:
+        """Delete every instance; the definition goes with the last one."""
+        api, name = self._api, record.key
+        if CLEANUP not in (record.obj["metadata"].get("finalizers") or ()):
+            return
+        known = api.registry.definition(name)
+        if known is None or _without_version(known) != _without_version(record.obj):
+            api.registry.install(record.obj, now=api.now())
+        spec = record.obj["spec"]
+        kind = Kind(
+            group=spec["group"],
+            version=next(v["name"] for v in spec["versions"] if v["storage"]),
+            kind=spec["names"]["kind"],
+            plural=spec["names"]["plural"],
+            namespaced=spec["scope"] == "Namespaced",
+        )
+        self._emptying[kind.qualified] = name
+        info = api.storage_info(kind)
+        for item in list(api.store.table(kind).records.values()) if info is not None else ():
+            if info is not None and "deletionTimestamp" not in item.obj["metadata"]:
+                delete_object(api, info, item, DeleteOptions())
+        if info is not None and api.store.table(kind).records:
+            return
+        definition = api.storage_info(DEFINITION)
+        assert definition is not None
+        finalizers = [f for f in record.obj["metadata"]["finalizers"] if f != CLEANUP]
+        metadata = {key: value for key, value in record.obj["metadata"].items() if key != "finalizers"}
+        obj = {**record.obj, "metadata": {**metadata, "finalizers": finalizers} if finalizers else metadata}
+        if finished(definition, obj):
+            finish(api, definition, record, obj, dry_run=False)
+        else:
+            api.store.put(api.table(definition), name, obj)
+
+
+def _without_version(obj: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **obj,
+        "metadata": {k: v for k, v in obj["metadata"].items() if k not in {"resourceVersion", "managedFields"}},
+    }
