@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steersman.apiserver import EmbeddedServer
 from steersman.testing.controlplane import ControlPlane
 from steersman.testing.manifests import Space, secret
 from steersman.testing.rawapi import RawApi, ssl_context
@@ -39,7 +38,7 @@ async def past(request: pytest.FixtureRequest) -> AsyncIterator[tuple[RawApi, Sp
             await api.post(space.core("secrets"), secret(name))
         page = await api.get(space.core("secrets"), limit=1)
         await api.delete(space.core("secrets/c"))
-        if isinstance(server, EmbeddedServer):
+        if request.param == "embedded":
             server.compact()
         else:
             await _forgotten(api, space, page.revision)
