@@ -28,6 +28,7 @@ __all__ = [
     "LabelSelectorRequirement",
     "ManagedFieldsEntry",
     "ObjectMeta",
+    "OwnedMeta",
     "OwnerReference",
     "PartialObjectMetadata",
     "Resource",
@@ -65,20 +66,8 @@ class OwnerReference(Struct):
     block_owner_deletion: bool | None = None
 
 
-class ManagedFieldsEntry(Struct):
-    """Which fields one manager owns."""
-
-    manager: str = ""
-    operation: str = ""
-    api_version: str = ""
-    time: str | None = None
-    fields_type: str = ""
-    fields_v1: dict[str, Any] | None = field(default=None, name="fieldsV1")
-    subresource: str = ""
-
-
 class ObjectMeta(Struct):
-    """The metadata every object has."""
+    """The metadata every object has, without managedFields: most of its bytes, and hardly anybody reads them."""
 
     name: str = ""
     namespace: str = ""
@@ -93,6 +82,23 @@ class ObjectMeta(Struct):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
+
+
+class ManagedFieldsEntry(Struct):
+    """Which fields one manager owns."""
+
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: str | None = None
+    fields_type: str = ""
+    fields_v1: dict[str, Any] | None = field(default=None, name="fieldsV1")
+    subresource: str = ""
+
+
+class OwnedMeta(ObjectMeta):
+    """Metadata with managedFields, for a Resource class that declares `metadata: OwnedMeta`."""
+
     managed_fields: list[ManagedFieldsEntry] | None = None
 
 

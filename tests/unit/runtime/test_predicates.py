@@ -78,7 +78,7 @@ IDS = [f"{predicate} {[*change]}" for predicate, change in CHANGES]
 def test_a_predicate_notices_its_own_change_and_no_other(predicate: Predicate, change: dict[str, Any]) -> None:
     assert predicate(app(), app(**change))
     assert not predicate(app(), app())
-    unrelated = {"managed_fields": [], "creation_timestamp": "2026-01-01T00:00:00Z"}
+    unrelated = {"generate_name": "x-", "creation_timestamp": "2026-01-01T00:00:00Z"}
     assert not predicate(app(), app(**unrelated))
 
 
