@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from steersman.kube.errors import Cause
+from steersman.kube.names import quoted as go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,40 +32,6 @@ __all__ = [
     "too_many",
     "type_invalid",
 ]
-
-_ESCAPES = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-    "\\": "\\\\",
-    '"': '\\"',
-}
-
-
-def go_quote(text: str) -> str:
-    r"""`text` as Go's `%q` prints it.
-
-    >>> go_quote('say "hi"\n')
-    '"say \\"hi\\"\\n"'
-    """
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_quoted(char) for char in text) + '"'
-
-
-def _quoted(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def go_float(value: float) -> str:

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver import causes
 from steersman.apiserver.causes import Cause, go_json, go_quote
-from steersman.apiserver.names import (
-    NAME_RULES,
-    is_dns1123_label,
-    is_label_key,
-    is_label_value,
-    is_path_segment,
-)
+from steersman.apiserver.names import NAME_RULES, is_dns1123_label, is_path_segment
+from steersman.kube.names import label_key_errors, label_value_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +70,7 @@ def finalizer_warnings(info: ResourceInfo, obj: JSON, old: JSON | None = None) -
     found = []
     for name in added:
         head = f"metadata.finalizers: {go_quote(name)}: "
-        found += [head + complaint for complaint in is_label_key(name)]
+        found += [head + complaint for complaint in label_key_errors(name)]
         if "/" not in name and name not in STANDARD_FINALIZERS:
             what = " including a path (/)" if "." in name else ""
             found.append(
@@ -115,7 +110,7 @@ def _content_causes(metadata: JSON, path: str, *, finalizers: bool) -> list[Caus
     found += _owner_causes(metadata.get("ownerReferences") or [], f"{path}.ownerReferences")
     if finalizers and (names := metadata.get("finalizers")):
         where = f"{path}.finalizers"
-        found += [causes.invalid(where, name, text) for name in names for text in is_label_key(name)]
+        found += [causes.invalid(where, name, text) for name in names for text in label_key_errors(name)]
         if {"orphan", "foregroundDeletion"} <= set(names):
             text = "finalizer orphan and foregroundDeletion cannot be both set"
             found.append(causes.invalid(where, names, text))
@@ -126,13 +121,13 @@ def label_causes(labels: JSON | None, path: str) -> list[Cause]:
     """Keys and values of labels, or of a selector's matchLabels."""
     found: list[Cause] = []
     for key, value in (labels or {}).items():
-        found += [causes.invalid(path, key, text) for text in is_label_key(key)]
-        found += [causes.invalid(path, value, text) for text in is_label_value(value)]
+        found += [causes.invalid(path, key, text) for text in label_key_errors(key)]
+        found += [causes.invalid(path, value, text) for text in label_value_errors(value)]
     return found
 
 
 def _annotation_causes(annotations: JSON, path: str) -> list[Cause]:
-    found = [causes.invalid(path, key, text) for key in annotations for text in is_label_key(key.lower())]
+    found = [causes.invalid(path, key, text) for key in annotations for text in label_key_errors(key.lower())]
     size = sum(len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items())
     if size > ANNOTATIONS_LIMIT:
         found.append(causes.too_long(path, ANNOTATIONS_LIMIT))

@@ -1,6 +1,7 @@
 """What names, labels and keys may look like. Each question returns the complaints, none when the text is fine.
 
-The sentences are part of the server's answers and quoted exactly, down to "bytes" in one and "characters" in another.
+The sentences are part of the server's answers and quoted exactly. Labels and annotations are in `steersman.kube.names`,
+because clients ask about them too; here are the names of objects and the keys that only a server checks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from steersman.apiserver.kinds import NameRule
+from steersman.kube.names import dns1035_label_errors, dns_label_errors, dns_subdomain_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +22,6 @@ __all__ = [
     "is_dns1123_label",
     "is_dns1123_subdomain",
     "is_env_name",
-    "is_label_key",
-    "is_label_value",
     "is_path_segment",
     "is_port_name",
     "is_port_number",
@@ -29,31 +29,8 @@ __all__ = [
     "regex_text",
 ]
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = f"({_KEY})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
-
-_RE_LABEL = re.compile(_LABEL)
-_RE_SUBDOMAIN = re.compile(_SUBDOMAIN)
-_RE_DNS1035 = re.compile(_DNS1035)
-_RE_KEY = re.compile(_KEY)
-_RE_VALUE = re.compile(_VALUE)
 _RE_CONFIG_KEY = re.compile(_CONFIG_KEY)
-
-_EDGES = "and must start and end with an alphanumeric character"
-_LABEL_TEXT = f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_EDGES}"
-_SUBDOMAIN_TEXT = (
-    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_EDGES}"
-)
-_DNS1035_TEXT = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character"
-)
-_KEY_TEXT = f"must consist of alphanumeric characters, '-', '_' or '.', {_EDGES}"
-_VALUE_TEXT = f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_EDGES}"
 _CONFIG_KEY_TEXT = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
 
 
@@ -74,29 +51,24 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
+def _of_a_name(complaints: list[str]) -> list[str]:
+    """The server measures labels in bytes and names in characters, at least in its words."""
+    return [text.replace("bytes", "characters") if text.endswith("bytes") else text for text in complaints]
+
+
 def is_dns1123_label(text: str) -> list[str]:
     """RFC 1123 label: one part of a host name."""
-    found = ["must be no more than 63 characters"] if _size(text) > 63 else []
-    if _RE_LABEL.fullmatch(text) is None:
-        dotted = _RE_SUBDOMAIN.fullmatch(text) is not None
-        found.append("must not contain dots" if dotted else regex_text(_LABEL_TEXT, _LABEL, "my-name", "123-abc"))
-    return found
+    return _of_a_name(dns_label_errors(text))
 
 
 def is_dns1123_subdomain(text: str) -> list[str]:
     """RFC 1123 subdomain: a host name."""
-    found = ["must be no more than 253 characters"] if _size(text) > 253 else []
-    if _RE_SUBDOMAIN.fullmatch(text) is None:
-        found.append(regex_text(_SUBDOMAIN_TEXT, _SUBDOMAIN, "example.com"))
-    return found
+    return _of_a_name(dns_subdomain_errors(text))
 
 
 def is_dns1035_label(text: str) -> list[str]:
     """RFC 1035 label: begins with a letter."""
-    found = ["must be no more than 63 characters"] if _size(text) > 63 else []
-    if _RE_DNS1035.fullmatch(text) is None:
-        found.append(regex_text(_DNS1035_TEXT, _DNS1035, "my-name", "abc-123"))
-    return found
+    return _of_a_name(dns1035_label_errors(text))
 
 
 def is_path_segment(text: str) -> list[str]:
@@ -104,42 +76,6 @@ def is_path_segment(text: str) -> list[str]:
     if text in {".", ".."}:
         return [f"may not be '{text}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in text]
-
-
-def is_label_key(text: str) -> list[str]:
-    """`name` or `prefix/name`; also the rule of annotations (in lower case), finalizers and condition types."""
-    parts = text.split("/")
-    explained = regex_text(_KEY_TEXT, _KEY, "MyName", "my.name", "123-abc")
-    if len(parts) > 2:
-        return [
-            f"a valid label key {explained} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
-    found: list[str] = []
-    name = parts[-1]
-    if len(parts) == 2:
-        if not parts[0]:
-            found.append("prefix part must be non-empty")
-        else:
-            complaints = is_dns1123_subdomain(parts[0])
-            found += [
-                f"prefix part {complaint.replace('characters', 'bytes') if 'no more' in complaint else complaint}"
-                for complaint in complaints
-            ]
-    if not name:
-        found.append("name part must be non-empty")
-    elif _size(name) > 63:
-        found.append("name part must be no more than 63 bytes")
-    if _RE_KEY.fullmatch(name) is None:
-        found.append(f"name part {explained}")
-    return found
-
-
-def is_label_value(text: str) -> list[str]:
-    """The value of a label; may be empty."""
-    found = ["must be no more than 63 bytes"] if _size(text) > 63 else []
-    if _RE_VALUE.fullmatch(text) is None:
-        found.append(regex_text(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))
-    return found
 
 
 def is_config_key(text: str) -> list[str]:
