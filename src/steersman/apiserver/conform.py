@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from steersman.apiserver.spelling import SPELLINGS
 if TYPE_CHECKING:
     from steersman.apiserver.schema import Schema
 
-__all__ = ["ConformError", "conform", "zero"]
+__all__ = ["ConformError", "at_rest", "conform", "zero"]
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 NULL_STRUCTS: Final = {META + "Time", META + "MicroTime", "io.k8s.apimachinery.pkg.runtime.RawExtension"}
@@ -50,6 +51,8 @@ class Field(NamedTuple):
 
 
 MISSING: Final = object()
+Rules = Mapping[str, Callable[[dict[str, Any]], None]]
+NO_RULES: Final[Rules] = {}
 
 
 @cache
@@ -95,9 +98,25 @@ def _zero_struct(schema: Schema) -> dict[str, Any]:
     return {field.name: field.absent for field in _layout(schema) if field.absent is not MISSING}
 
 
-def conform(schema: Schema, obj: dict[str, Any]) -> dict[str, Any]:
-    """The object as the server's type of this kind holds it. Raises ConformError when a value has the wrong type."""
-    return _struct(schema, obj, "") if schema.go else _custom(schema, obj, "", whole=True)
+def at_rest(schema: Schema, obj: dict[str, Any]) -> dict[str, Any]:
+    """The object as it comes back from storage, where a list that must be there and is empty becomes null."""
+    out = obj
+    for field in _layout(schema) if schema.go else ():
+        value = obj.get(field.name)
+        if value == [] and not field.omit:
+            out = {**out, field.name: None}
+        elif isinstance(value, dict) and field.name == "spec":
+            out = {**out, "spec": at_rest(field.schema, value)}
+    return out
+
+
+def conform(schema: Schema, obj: dict[str, Any], rules: Rules = NO_RULES) -> dict[str, Any]:
+    """The object as the server's type of this kind holds it.
+
+    `rules` fill in what a struct of some type leaves open: OpenAPI name of the type -> a function that changes the
+    struct just written. Raises ConformError when a value has the wrong type.
+    """
+    return _struct(schema, obj, "", rules) if schema.go else _custom(schema, obj, "", whole=True)
 
 
 def _custom(schema: Schema, value: Any, path: str, *, whole: bool = False) -> Any:
@@ -120,7 +139,7 @@ def _custom(schema: Schema, value: Any, path: str, *, whole: bool = False) -> An
 
 
 def _custom_metadata(schema: Schema, value: dict[str, Any], path: str) -> dict[str, Any]:
-    out = _struct(schema, value, path)
+    out = _struct(schema, value, path, NO_RULES)
     if not out.get("managedFields", True):
         del out["managedFields"]  # unlike in a built-in object, this does not make the server forget the owners
     return out
@@ -137,61 +156,75 @@ def _embeds(schema: Schema) -> bool:
     return any(map(_embeds, parts)) or (schema.is_list and schema.items is not schema and _embeds(schema.items))
 
 
-def _struct(schema: Schema, value: dict[str, Any], path: str) -> dict[str, Any]:
+def _struct(schema: Schema, value: dict[str, Any], path: str, rules: Rules) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in _layout(schema):
         name = field.name
         if name not in value or (given := value[name]) is None:
             if field.absent is not MISSING:
-                out[name] = field.absent
+                out[name] = _absent(field.schema, field.absent, path, rules)
             continue
         if name == "managedFields":
             out[name] = given  # an empty list here is a request to forget all owners; managed.py reads it
             continue
-        kept = _value(field.schema, given, field.go, f"{path}.{name}" if path else name, schema)
+        kept = _value(field.schema, given, field.go, f"{path}.{name}" if path else name, schema, rules)
         if field.omit and not field.pointer and not kept and kept is not None:
             continue
         out[name] = kept
+    if (fill := rules.get(schema.name)) is not None:
+        fill(out)
     return out
 
 
-def _value(schema: Schema, value: Any, go: str, path: str, owner: Schema) -> Any:
+def _absent(schema: Schema, zero_value: Any, path: str, rules: Rules) -> Any:
+    """What stands for a value nobody gave: a struct of its own, so that rules may change it."""
+    return _struct(schema, {}, path, rules) if isinstance(zero_value, dict) else zero_value
+
+
+def _value(schema: Schema, value: Any, go: str, path: str, owner: Schema, rules: Rules) -> Any:
     """One value that is not null, decoded and written back."""
     if spell := SPELLINGS.get(schema.name):
         return spell(value)
     if schema.go:
         if not isinstance(value, dict):
             raise _mismatch(value, path, owner, go)
-        return _struct(schema, value, path)
+        return _struct(schema, value, path, rules)
     if go == "[]byte" or (schema.scalar == "string" and schema.raw.get("format") == "byte"):
         return _bytes(value, path, owner)
     if isinstance(value, dict) and schema.is_map:
-        return _map(schema, value, go, path, owner)
+        return _map(schema, value, go, path, owner, rules)
     if isinstance(value, list) and schema.is_list:
-        return _list(schema, value, go, path, owner)
+        return _list(schema, value, go, path, owner, rules)
     if schema.scalar is None or not _fits(schema, value, go):
         raise _mismatch(value, path, owner, go)
     return value
 
 
-def _map(schema: Schema, value: dict[str, Any], go: str, path: str, owner: Schema) -> dict[str, Any]:
+def _map(schema: Schema, value: dict[str, Any], go: str, path: str, owner: Schema, rules: Rules) -> dict[str, Any]:
     element = schema.element
     if element is None or not (element.name or element.scalar in {"string", "numeric", "boolean"} or element.is_list):
         return value
     if not element.name and element.is_map and element.is_list:
         return value  # of unknown type
     inner = go.partition("]")[2] or "string"
+    nothing = _zero(element, inner)
     out = {}
     for key in sorted(value):
         below = value[key]
-        out[key] = _zero(element, inner) if below is None else _value(element, below, inner, f"{path}.{key}", owner)
+        if below is None:
+            out[key] = _absent(element, nothing, path, rules)
+        else:
+            out[key] = _value(element, below, inner, f"{path}.{key}", owner, rules)
     return out
 
 
-def _list(schema: Schema, value: list[Any], go: str, path: str, owner: Schema) -> list[Any]:
-    inner = go.removeprefix("[]")
-    items = schema.items
-    return [_zero(items, inner) if item is None else _value(items, item, inner, path, owner) for item in value]
+def _list(schema: Schema, value: list[Any], go: str, path: str, owner: Schema, rules: Rules) -> list[Any]:
+    items, inner = schema.items, go.removeprefix("[]")
+    nothing = _zero(items, inner) if None in value else None
+    return [
+        _absent(items, nothing, path, rules) if item is None else _value(items, item, inner, path, owner, rules)
+        for item in value
+    ]
 
 
 def _bytes(value: Any, path: str, owner: Schema) -> str:

@@ -6,9 +6,11 @@ of its type and returns how the server writes it. Raises FormatError for a value
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import FormatError
+from steersman.kube.names import quoted
 from steersman.kube.quantities import Quantity
 from steersman.kube.times import format_micro_time, format_time, parse_time
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["SPELLINGS", "micro_time", "quantity", "time"]
+
+MICRO_TIME: Final = re.compile(r"[\d-]+T[\d:]{8}((?:\.\d+)?)(Z|[+-]\d\d:\d\d)")
+MICRO_LAYOUT: Final = '"2006-01-02T15:04:05.000000Z07:00"'
 
 
 def quantity(value: Any) -> Any:
@@ -35,7 +40,11 @@ def time(value: Any) -> str:
 
 
 def micro_time(value: Any) -> str:
-    """A time in UTC with microseconds."""
+    """A time in UTC with microseconds. The server reads these only with exactly six decimals."""
+    if not isinstance(value, str) or (found := MICRO_TIME.fullmatch(value)) is None:
+        raise FormatError(f"parsing time {quoted(str(value))} as {MICRO_LAYOUT}: cannot parse {quoted(str(value))}")
+    if len(found[1]) != 7:
+        raise FormatError(f'parsing time "{value}" as {MICRO_LAYOUT}: cannot parse "{found[1]}{found[2]}" as ".000000"')
     return format_micro_time(parse_time(value))
 
 
