@@ -13,6 +13,7 @@ import msgspec
 
 from steersman.apiserver import statuses
 from steersman.apiserver.conform import ConformError, conform
+from steersman.apiserver.defaults import apply_defaults
 from steersman.errors import FormatError
 from steersman.kube.errors import Cause
 from steersman.kube.resources import Kind
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.schema import Schema
 
-__all__ = ["defaulted", "fit"]
+__all__ = ["fit"]
 
 JSON = dict[str, Any]
 _NO_KIND = Kind(version="", kind="", plural="")
@@ -45,20 +46,13 @@ def fit(
         if problems and validation == "Strict":
             raise _refused(info, obj, f"strict decoding error: {', '.join(problems)}", patch=patch)
         warnings.extend(problems)
-    if info.custom is not None:
-        obj = info.structural.prune(obj)
     try:
-        obj = conform(info.schema, obj)
+        if info.custom is None:
+            return apply_defaults(info.kind, obj)
+        obj = conform(info.schema, info.structural.prune(obj))
     except (ConformError, FormatError) as error:
         raise _refused(info, obj, str(error), patch=patch) from None
-    return defaulted(info, obj)
-
-
-def defaulted(info: ResourceInfo, obj: JSON) -> JSON:
-    """`obj` with the defaults of its kind."""
-    if info.custom is not None:
-        return info.structural.default(obj)
-    return obj
+    return info.structural.default(obj)
 
 
 def _unknown(info: ResourceInfo, obj: JSON) -> list[str]:
