@@ -18,10 +18,15 @@ import functools
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
+import msgspec.structs
 from msgspec import field
 
 from steersman.kube.definitions import ColumnSpec, Definition, ScaleSpec
 from steersman.kube.resources import Kind, ObjectRef
+from steersman.kube.times import parse_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = [
     "LabelSelector",
@@ -35,6 +40,7 @@ __all__ = [
     "Struct",
     "decode",
     "encode",
+    "owner_reference",
     "to_wire",
 ]
 
@@ -188,6 +194,31 @@ class Resource(Struct, metaclass=_ResourceMeta):
         return self.metadata.namespace
 
     @property
+    def labels(self) -> dict[str, str]:
+        """`metadata.labels`, for reading: an object without any has an empty dict that belongs to nobody."""
+        return self.metadata.labels or {}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """`metadata.annotations`, for reading: an object without any has an empty dict that belongs to nobody."""
+        return self.metadata.annotations or {}
+
+    @property
+    def created(self) -> datetime | None:
+        """When the server stored the object first; None before that."""
+        return parse_time(stamp) if (stamp := self.metadata.creation_timestamp) else None
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody has deleted the object and its finalizers are being waited for."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The one owner that controls the object, if any."""
+        return next((owner for owner in self.metadata.owner_references or () if owner.controller), None)
+
+    @property
     def ref(self) -> ObjectRef:
         """The key of this object in caches and queues."""
         return ObjectRef(self.metadata.name, self.metadata.namespace)
@@ -205,10 +236,49 @@ def decode(data: bytes | str, cls: type[R]) -> R:
     return msgspec.json.decode(data, type=cls)
 
 
+def owner_reference(owner: Resource, *, controller: bool = True, block_deletion: bool = True) -> OwnerReference:
+    """The reference that makes `owner` an owner; an object has any number of owners and at most one controller."""
+    if not owner.metadata.uid:
+        raise ValueError(f"{type(owner).KIND} {owner.ref} has no uid: only an object that a server has stored can own")
+    return OwnerReference(
+        api_version=type(owner).KIND.api_version,
+        kind=type(owner).KIND.kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid,
+        controller=controller or None,
+        block_owner_deletion=block_deletion or None,
+    )
+
+
 def to_wire(obj: Resource) -> dict[str, Any]:
     """`obj` as the plain JSON value an API server takes, apiVersion and kind included."""
     body: dict[str, Any] = msgspec.to_builtins(obj)
+    _tidy(obj, body)
     return {"apiVersion": type(obj).KIND.api_version, "kind": type(obj).KIND.kind, **body}
+
+
+def _tidy(struct: msgspec.Struct, body: dict[str, Any]) -> None:
+    """Drops parts that exist only because their class is their default, such as a status that nobody has set."""
+    for attribute, name, droppable in _parts(type(struct)):
+        value = getattr(struct, attribute)
+        if isinstance(value, msgspec.Struct):
+            _tidy(value, body[name])
+            if droppable and not body[name]:
+                del body[name]
+        elif isinstance(value, list | tuple) and name in body:
+            body[name] = list(body[name])
+            for item, part in zip(value, body[name], strict=True):
+                if isinstance(item, msgspec.Struct):
+                    _tidy(item, part)
+
+
+@functools.cache
+def _parts(cls: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
+    """Attribute and wire name of each field, and whether it may be dropped when empty."""
+    return tuple(
+        (info.name, info.encode_name, isinstance(info.default_factory, msgspec.StructMeta))
+        for info in msgspec.structs.fields(cls)
+    )
 
 
 def encode(obj: Resource | dict[str, Any]) -> bytes:
