@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steersman.cache.identity import ref_of
 from steersman.kube.objects import ObjectMeta, OwnerReference, Resource
-from steersman.kube.resources import Kind, ObjectRef
+from steersman.kube.resources import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["kind_of", "metadata_of", "owner_reference", "owners_of", "ref_of"]
+__all__ = ["kind_of", "metadata_of", "owner_reference", "owners_of"]
 
 Object = Resource | dict[str, Any]
 
@@ -31,14 +32,6 @@ def metadata_of(obj: Object) -> ObjectMeta:
     if isinstance(obj, dict):
         return msgspec.convert(obj.get("metadata") or {}, ObjectMeta)
     return obj.metadata
-
-
-def ref_of(obj: Object) -> ObjectRef:
-    """The key of `obj` in caches and queues."""
-    if isinstance(obj, dict):
-        meta = obj.get("metadata") or {}
-        return ObjectRef(meta.get("name", ""), meta.get("namespace", ""))
-    return ObjectRef(obj.metadata.name, obj.metadata.namespace)
 
 
 def owners_of(obj: Object) -> Sequence[OwnerReference]:
