@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steersman.testing import ControlPlane, ControlPlaneError, Kubectl, RawApi, eventually
+from steersman.testing import ControlPlane, ControlPlaneError, Program, RawApi, eventually
 from steersman.testing.rawapi import ssl_context
 
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
@@ -38,7 +38,7 @@ async def test_a_namespace_exists_for_the_test_and_has_its_default_account(real,
 
 async def test_a_user_may_do_what_its_rules_say_and_nothing_else(real, namespace, kubectl, tmp_path):
     config = await real.user(f"{namespace}-user", [PODS], namespace=namespace)
-    as_user = Kubectl(kubectl.path, config, home=tmp_path)
+    as_user = Program(kubectl.path, config, home=tmp_path)
     await as_user("get", "pods", "-n", namespace)
     refused = await as_user("get", "secrets", "-n", namespace, check=False)
     assert f'User "{namespace}-user" cannot list resource "secrets"' in refused.err
@@ -49,9 +49,9 @@ async def test_a_user_may_do_what_its_rules_say_and_nothing_else(real, namespace
 async def test_a_service_account_may_do_what_its_rules_say_in_its_namespace_or_everywhere(
     real, namespace, kubectl, tmp_path
 ):
-    narrow = Kubectl(kubectl.path, await real.service_account("narrow", [PODS], namespace=namespace), home=tmp_path)
+    narrow = Program(kubectl.path, await real.service_account("narrow", [PODS], namespace=namespace), home=tmp_path)
     wide = await real.service_account("wide", [PODS], namespace=namespace, everywhere=True)
-    wide = Kubectl(kubectl.path, wide, home=tmp_path)
+    wide = Program(kubectl.path, wide, home=tmp_path)
     await narrow("get", "pods")  # its kubeconfig names its namespace
     assert (await narrow("get", "pods", "-A", check=False)).code == 1
     await wide("get", "pods", "-A")
@@ -164,3 +164,17 @@ async def test_the_whole_control_plane_rolls_out_a_deployment_on_simulated_nodes
     await kubectl("create", "job", "once", "--image=job:1", "-n", namespace)
     await kubectl("wait", "job/once", "--for=condition=complete", "--timeout=60s", "-n", namespace)
     await kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s", "-n", namespace)
+
+
+@pytest.mark.slow
+async def test_helm_installs_a_chart(real, namespace, helm, tmp_path):
+    chart = tmp_path / "hello"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: hello\nversion: 1.0.0\n")
+    (chart / "templates" / "config.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  greeting: hello\n"
+    )
+    await helm("install", "greeter", str(chart), "--namespace", namespace)
+    async with real.api() as api:
+        made = await api.get(f"/api/v1/namespaces/{namespace}/configmaps/greeter")
+    assert made.body["data"] == {"greeting": "hello"}

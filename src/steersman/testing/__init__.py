@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from steersman.testing.binaries import BinariesError
     from steersman.testing.clock import VirtualClock, settle
     from steersman.testing.controlplane import ALL_CONTROLLERS, LIFECYCLE_CONTROLLERS, ControlPlane, ControlPlaneError
-    from steersman.testing.kubectl import Kubectl
+    from steersman.testing.programs import Program
     from steersman.testing.proxy import FaultProxy
     from steersman.testing.rawapi import RawApi
     from steersman.testing.servers import ApiServer
@@ -30,7 +30,7 @@ __all__ = [
     "ControlPlane",
     "ControlPlaneError",
     "FaultProxy",
-    "Kubectl",
+    "Program",
     "RawApi",
     "VirtualClock",
     "eventually",
@@ -47,7 +47,7 @@ _HOME = {
     "ControlPlane": "controlplane",
     "ControlPlaneError": "controlplane",
     "FaultProxy": "proxy",
-    "Kubectl": "kubectl",
+    "Program": "programs",
     "RawApi": "rawapi",
     "VirtualClock": "clock",
     "eventually": "waiting",

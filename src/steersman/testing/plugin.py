@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 import pytest
 
@@ -23,40 +23,51 @@ if TYPE_CHECKING:
     from steersman.apiserver import EmbeddedServer
     from steersman.testing.clock import VirtualClock
     from steersman.testing.controlplane import ControlPlane
-    from steersman.testing.kubectl import Kubectl
+    from steersman.testing.programs import Program
     from steersman.testing.servers import ApiServer
 
-try:
-    from pytest_asyncio import fixture as async_fixture
-except ImportError:  # pragma: no cover  (pytest without asyncio has no use for the servers, but must still start)
-    async_fixture = pytest.fixture
+F = TypeVar("F", bound="Callable[..., object]")
 
 _SERVERS = ("cluster", "real", "full", "embedded")
 _REAL = {"real", "full"}
+_BUILT = {*_REAL, "kubectl", "helm"}
+
+
+def _on_the_session_loop(scope: Literal["function", "session"]) -> Callable[[F], F]:
+    """Make an async fixture; without pytest-asyncio nobody can ask for one, but pytest must still start."""
+    try:
+        import pytest_asyncio
+    except ImportError:  # pragma: no cover
+        return cast("Callable[[F], F]", pytest.fixture(scope=scope))
+    return cast("Callable[[F], F]", pytest_asyncio.fixture(scope=scope, loop_scope="session"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker that every test on the real control plane carries."""
-    config.addinivalue_line("markers", "real: runs on the real control plane (built once per machine, then cached)")
+    """Register the marker of every test that needs the control plane or its programs."""
+    config.addinivalue_line("markers", "real: needs programs of the real control plane (built once, then cached)")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on the real control plane, so that `-m "not real"` leaves exactly that out."""
+    """Mark what needs programs that have to be built, so that `-m "not real"` leaves exactly that out."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if _REAL & set(getattr(item, "fixturenames", ())) or parameters.get("cluster") in _REAL:
+        if _BUILT & set(getattr(item, "fixturenames", ())) or parameters.get("cluster") in _REAL:
             item.add_marker("real")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the control plane before the first test, because a first build takes longer than a test may."""
-    if not any(item.get_closest_marker("real") for item in session.items):
+    """Build what tests will ask for before the first one, because a first build takes longer than a test may."""
+    real = [item for item in session.items if item.get_closest_marker("real")]
+    if not real:
         return
-    from steersman.testing.binaries import CONTROL_PLANE, BinariesError
+    from steersman.testing.binaries import CONTROL_PLANE, HELM, KWOK, BinariesError
 
+    asked = {name for item in real for name in getattr(item, "fixturenames", ())}
+    modules = [CONTROL_PLANE, *([KWOK] if "full" in asked else []), *([HELM] if "helm" in asked else [])]
     try:
-        CONTROL_PLANE.build(_reporter(session.config))
+        for module in modules:
+            module.build(_reporter(session.config))
     except BinariesError:
         return  # the fixtures say so, test by test
 
@@ -69,7 +80,7 @@ def clock() -> VirtualClock:
     return VirtualClock()
 
 
-@async_fixture(scope="session", loop_scope="session")
+@_on_the_session_loop("session")
 async def embedded() -> AsyncIterator[EmbeddedServer]:
     """The embedded API server, in this process."""
     from steersman.apiserver import EmbeddedServer
@@ -78,7 +89,7 @@ async def embedded() -> AsyncIterator[EmbeddedServer]:
         yield server
 
 
-@async_fixture(scope="session", loop_scope="session")
+@_on_the_session_loop("session")
 async def real() -> AsyncIterator[ControlPlane]:
     """kube-apiserver and etcd, with the controllers that keep the API itself tidy (namespaces, garbage, accounts).
 
@@ -94,7 +105,7 @@ async def real() -> AsyncIterator[ControlPlane]:
         _unavailable(error)
 
 
-@async_fixture(scope="session", loop_scope="session")
+@_on_the_session_loop("session")
 async def full() -> AsyncIterator[ControlPlane]:
     """The whole control plane: all controllers, the scheduler, and nodes simulated by KWOK."""
     from steersman.testing.binaries import BinariesError
@@ -124,7 +135,7 @@ def server(request: pytest.FixtureRequest) -> ApiServer:
     raise pytest.UsageError(f"{request.node.nodeid}: ask for one of {', '.join(_SERVERS)} as well")
 
 
-@async_fixture(loop_scope="session")
+@_on_the_session_loop("function")
 async def namespace(server: ApiServer) -> AsyncIterator[str]:
     """The name of a namespace that only this test uses."""
     from steersman.testing.rawapi import RawApi, ssl_context
@@ -143,18 +154,28 @@ async def namespace(server: ApiServer) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def kubectl(server: ApiServer, tmp_path: Path) -> Kubectl:
+def kubectl(server: ApiServer, tmp_path: Path) -> Program:
     """The real kubectl, with full access to the server of this test."""
+    return _program("kubectl", server, tmp_path)
+
+
+@pytest.fixture
+def helm(server: ApiServer, tmp_path: Path) -> Program:
+    """Helm 4, with full access to the server of this test."""
+    return _program("helm", server, tmp_path)
+
+
+def _program(name: str, server: ApiServer, home: Path) -> Program:
     from steersman.testing.binaries import BinariesError, find_program
-    from steersman.testing.kubectl import Kubectl
+    from steersman.testing.programs import Program
 
     try:
-        program = find_program("kubectl")
+        path = find_program(name)
     except BinariesError as error:
         _unavailable(error)
-    config = tmp_path / "kubeconfig"
+    config = home / "kubeconfig"
     server.write_kubeconfig(config)
-    return Kubectl(program, config, home=tmp_path)
+    return Program(path, config, home=home)
 
 
 def _unavailable(error: Exception) -> NoReturn:

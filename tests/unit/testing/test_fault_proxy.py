@@ -13,6 +13,7 @@ class Echo:
     """A server that sends back what it gets, after the client has finished or at once, and remembers it."""
 
     def __init__(self) -> None:
+        self.port = 0
         self.received = bytearray()
         self.writers: list[asyncio.StreamWriter] = []
         self.endings: list[str] = []

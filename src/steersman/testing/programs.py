@@ -1,4 +1,4 @@
-"""The real kubectl, pointed at a server under test."""
+"""Other people's programs, pointed at a server under test: the real kubectl, the real Helm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Kubectl", "Output"]
+__all__ = ["Output", "Program"]
 
 
 class Output(Struct, frozen=True, kw_only=True):
@@ -22,13 +22,13 @@ class Output(Struct, frozen=True, kw_only=True):
     err: str
 
 
-class Kubectl:
-    """kubectl with one kubeconfig: `await kubectl("get", "pods")`."""
+class Program:
+    """A program that reads a kubeconfig: `await kubectl("get", "pods")`."""
 
     def __init__(self, path: Path, kubeconfig: Path, *, home: Path) -> None:
         self.path = path
         self.kubeconfig = kubeconfig
-        self._home = home  # of its discovery cache, so that runs do not see each other's
+        self._home = home  # of its caches, so that runs do not see each other's
 
     @property
     def environment(self) -> dict[str, str]:
@@ -36,12 +36,13 @@ class Kubectl:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self._home)}
 
     async def __call__(self, *arguments: str, stdin: str = "", check: bool = True) -> Output:
-        """Run it; unless `check` is off, a failure raises and shows what kubectl said."""
+        """Run it; unless `check` is off, a failure raises and shows what the program said."""
         process = await self.start(*arguments)
         out, err = await process.communicate(stdin.encode())
         output = Output(code=process.returncode or 0, out=out.decode(), err=err.decode())
         if check and output.code:
-            raise AssertionError(f"kubectl {' '.join(arguments)}: exit {output.code}\n{output.err}{output.out}")
+            command = " ".join([self.path.name, *arguments])
+            raise AssertionError(f"{command}: exit {output.code}\n{output.err}{output.out}")
         return output
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:

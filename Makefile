@@ -1,0 +1,78 @@
+# Steersman: everything a developer does, one word each. `make help` lists it.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+JOBS   ?= auto
+ARGS   ?=
+
+INSTALLED := $(VENV)/.installed
+PACKAGE   := $(VENV)/.package
+DOCUMENTED := $(VENV)/.docs
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo check test bench fmt docs lint types programs lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(PACKAGE) ## create .venv with everything locked, and steersman itself
+
+$(BIN)/pip:
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed; set PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): requirements.lock | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(PACKAGE): pyproject.toml $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## show a session with the embedded API server (stays up on a terminal)
+	@$(BIN)/steersman demo
+
+check: lint types ## everything that needs neither Go nor much time
+	$(BIN)/pytest -n $(JOBS) -m "not real and not slow" $(ARGS)
+
+test: lint types programs ## everything; builds the real control plane once per machine
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+programs: setup
+	@$(BIN)/steersman controlplane build controlplane kwok helm > /dev/null
+
+lint: setup ## style, and which package may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/lint-imports
+
+types: setup ## mypy: strict for the package, relaxed for tests
+	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests
+
+bench: programs ## measure; prints tables
+	$(BIN)/python -m bench $(ARGS)
+
+fmt: setup ## format, and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --unsafe-fixes .
+
+docs: $(DOCUMENTED) ## build the documentation into site/
+	$(BIN)/sphinx-build -W --keep-going --quiet docs site
+
+$(DOCUMENTED): docs/requirements.lock $(PACKAGE)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement docs/requirements.lock
+	@touch $@
+
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+lock: setup ## choose versions anew, within the ranges of pyproject.toml
+	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --group docs --constraints requirements.lock --output-file docs/requirements.lock
+
+clean: ## remove what was made here (not the control plane, which is cached per user)
+	rm -rf $(VENV) site dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
