@@ -94,7 +94,7 @@ class Document:
             return msgspec.convert(self.value, shape)
         except msgspec.ValidationError as error:
             text, _, path = str(error).partition(" - at `$")
-        steps = [int(index) if index.isdigit() else name or 0 for name, index in _STEP.findall(path)]
+        steps = [int(index) if index.isdigit() else name or 0 for name, index in _STEP.findall(path.rstrip("`"))]
         raise self.error(text[:1].lower() + text[1:], steps) from None
 
 

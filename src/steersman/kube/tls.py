@@ -38,6 +38,8 @@ class TLS:
             self._ca = Material.of(config.ca, clock, field=field, where=config.source)
         self._made_from: tuple[bytes | None, KeyPair | None] | None = None
         self._context: ssl.SSLContext | None = None
+        if self._ca is not None:
+            self._build(self._ca.read(), None)  # a CA that cannot be used is said at once, not at the first request
 
     def context(self, certificate: KeyPair | None) -> ssl.SSLContext | None:
         """The context for the next connection; None for plain HTTP.
@@ -70,7 +72,7 @@ class TLS:
         if ca is not None:
             try:
                 context.load_verify_locations(cadata=ca.decode("ascii"))
-            except (ssl.SSLError, UnicodeDecodeError):
+            except (ssl.SSLError, ValueError):
                 raise ConfigError(
                     "holds no PEM certificate (expected -----BEGIN CERTIFICATE-----)",
                     where=config.source,

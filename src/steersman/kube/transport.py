@@ -36,6 +36,7 @@ from steersman.kube.tracing import trace_headers
 from steersman.kube.useragent import user_agent as default_user_agent
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Mapping
 
     from prometheus_client import CollectorRegistry
@@ -198,11 +199,10 @@ class Transport:
         started = self._clock.monotonic()
         used: Mapping[str, str] = {}
         try:
-            async with timeout(self._clock, limit):
-                used = await self._credentials.headers()
-                async with await self._send(call, used, self._pool()) as answer:
-                    body = await self._read(answer, call)
-                    outcome: Response | Failure = Response(answer.status, answer.headers, body, call.info)
+            used, context = await self._identity()
+            async with timeout(self._clock, limit), await self._send(call, used, context, self._pool()) as answer:
+                body = await self._read(answer, call)
+            outcome: Response | Failure = Response(answer.status, answer.headers, body, call.info)
         except (aiohttp.ClientError, TimeoutError, OSError, KubeError, ConfigError) as error:
             outcome = self._explain(error, call, limit)
         if isinstance(outcome, Response) and outcome.status >= 300:
@@ -216,9 +216,9 @@ class Transport:
         answer: aiohttp.ClientResponse | None = None
         outcome: aiohttp.ClientResponse | Failure
         try:
+            used, context = await self._identity()
             async with timeout(self._clock, limit):
-                used = await self._credentials.headers()
-                outcome = answer = await self._send(call, used, self._streams())
+                outcome = answer = await self._send(call, used, context, self._streams())
                 if answer.status >= 300:
                     body = await self._read(answer, call)
                     outcome = self._refused(Response(answer.status, answer.headers, body, call.info), call, used)
@@ -229,14 +229,22 @@ class Transport:
         self._count(call, outcome, started)
         return outcome
 
+    async def _identity(self) -> tuple[Mapping[str, str], ssl.SSLContext | None]:
+        """What shows who we are. It has limits of its own: a person who logs in takes longer than a request may."""
+        headers = await self._credentials.headers()
+        return headers, self._tls.context(await self._credentials.certificate())
+
     async def _send(
-        self, call: _Call, credentials: Mapping[str, str], session: aiohttp.ClientSession
+        self,
+        call: _Call,
+        credentials: Mapping[str, str],
+        context: ssl.SSLContext | None,
+        session: aiohttp.ClientSession,
     ) -> aiohttp.ClientResponse:
         headers = self._headers.copy()
         headers.update(credentials)
         headers.update(trace_headers())
         headers.update(call.headers)
-        context = self._tls.context(await self._credentials.certificate())
         return await session.request(
             call.method,
             call.url,

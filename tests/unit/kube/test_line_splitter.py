@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steersman.kube.lines import LineSplitter, LineTooLongError
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40).filter(lambda b: b"\n" not in b and not b.isspace())), st.data())
+def test_lines_come_out_the_same_however_the_network_cuts_them(lines, data):
+    text = b"".join(line + b"\n" for line in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    splitter = LineSplitter(limit=1000)
+    found = [
+        line
+        for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)
+        for line in splitter.feed(text[start:end])
+    ]
+    assert found == lines
+    assert splitter.rest == 0
+
+
+def test_blank_lines_are_dropped():
+    assert LineSplitter(limit=10).feed(b"\n\r\na\n \n") == [b"a"]
+
+
+def test_an_unfinished_line_is_counted_and_kept():
+    splitter = LineSplitter(limit=10)
+    assert splitter.feed(b"a\nbcd") == [b"a"]
+    assert splitter.rest == 3
+    assert splitter.feed(b"e\n") == [b"bcde"]
+
+
+def test_a_line_without_end_is_refused_at_the_limit():
+    splitter = LineSplitter(limit=10)
+    splitter.feed(b"12345")
+    with pytest.raises(LineTooLongError, match="longer than 10 bytes"):
+        splitter.feed(b"123456")
+
+
+def test_a_large_line_in_small_pieces_is_joined_once():
+    splitter = LineSplitter(limit=2**24)
+    for _ in range(22_000):
+        assert splitter.feed(b"x" * 64) == []
+    assert len(splitter._parts) == 22_000  # nothing was joined on the way
+    assert [len(line) for line in splitter.feed(b"\n")] == [22_000 * 64]
