@@ -218,10 +218,14 @@ class Duel:
             made = await api.post(crds, widgets_crd(GROUP))
             assert made.status in {201, 409}, made.body
             await api.eventually(f"/apis/{GROUP}/v1/widgets", lambda answer: answer.status == 200)
-            # A new resource answers reads a moment before it takes writes of every kind.
-            await api.eventually(
-                f"/openapi/v3/apis/{GROUP}/v1", lambda answer: answer.status == 200 and "Widget" in str(answer.body)
-            )
+            await self._until_writable(api)
+
+    async def _until_writable(self, api: RawApi) -> None:
+        """A new resource answers reads a moment before it takes writes."""
+        path = KINDS["widget"].path("default", "probe")
+        async with asyncio.timeout(30):
+            while (await api.apply(path, widget(GROUP, "probe"), dryRun="All")).status != 201:
+                pass
 
     async def fight(self, steps: Sequence[Step], namespace: str) -> None:
         """Send the sequence to both; raise `Difference` at the first one."""
