@@ -89,25 +89,30 @@ class Lease(Resource, group="coordination.k8s.io", version="v1"):
 class KubeLease:
     """A lease kept in a Lease object. Updates are patches, so fields we do not know survive."""
 
-    def __init__(self, client: Client, name: str, namespace: str) -> None:
+    def __init__(self, client: Client, name: str, namespace: str, *, labels: dict[str, str] | None = None) -> None:
         self._client = client.with_options(retry=False)  # the election repeats by its own rules
         self._name = name
         self._namespace = namespace
+        self._labels = labels  # of a lease that is created
 
     def __str__(self) -> str:
         return f"{self._namespace}/{self._name}"
 
     async def read(self) -> tuple[Record, str]:
         lease = await self._client.get(Lease, self._name, namespace=self._namespace)
+        return self.record(lease), lease.metadata.resource_version
+
+    @staticmethod
+    def record(lease: Lease) -> Record:
+        """What a Lease object says."""
         spec = lease.spec or LeaseSpec()
-        record = Record(
+        return Record(
             holder=spec.holder_identity or "",
             duration_seconds=float(spec.lease_duration_seconds or 0),
             acquired=_seconds(spec.acquire_time),
             renewed=_seconds(spec.renew_time),
             transitions=spec.lease_transitions or 0,
         )
-        return record, lease.metadata.resource_version
 
     async def write(self, record: Record, version: str) -> str:
         spec = LeaseSpec(
@@ -118,7 +123,7 @@ class KubeLease:
             lease_transitions=record.transitions,
         )
         if not version:
-            meta = ObjectMeta(name=self._name, namespace=self._namespace)
+            meta = ObjectMeta(name=self._name, namespace=self._namespace, labels=self._labels)
             created = await self._client.create(Lease(metadata=meta, spec=spec))
             return created.metadata.resource_version
         patch = {

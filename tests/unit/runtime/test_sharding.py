@@ -156,6 +156,7 @@ class Group:
 
     def start(self, name: str) -> None:
         async def drain(slots):
+            assert not slots & self.members[name].acting, "work on a slot may not begin while it is being drained"
             self.drained += len(slots)
             await self.clock.sleep(self.rng.uniform(0, 1))
 

@@ -1,0 +1,94 @@
+"""The rules of sharding: who works on which namespaces. Pure: tables in, tables out.
+
+Namespaces fall into a fixed number of *slots*; one table, kept in the cluster and replaced by compare-and-swap, names
+the owner of each slot. A member may act on a slot while the table says so *and* its own lease is running. Every member
+wants the same assignment (the highest hash of member and slot wins, so a member that comes or goes moves only its own
+share), and the table follows in steps that never let two members act on one slot:
+
+- an owner gives a slot away itself, after it has stopped working on it;
+- others take a slot only from a member whose lease has run out, by their own measure, which is later than its own;
+- a member that (re)joins first writes its new incarnation into the table. A takeover that was decided while it was
+  away, but not yet written, is then refused by the compare-and-swap; and it acts on nothing it read before.
+
+    owner alive and wanted     keep
+    owner is me, not wanted    stop, then give
+    owner dead, I am wanted    take
+    anything else              somebody else's move
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["SLOTS", "Move", "Table", "desired", "join", "next_move", "slot_of"]
+
+SLOTS = 64  # enough to share evenly among a dozen members; a table of this size is a kilobyte or two
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Who owns what."""
+
+    owners: tuple[str, ...]  # slot -> member; "" is nobody
+    members: dict[str, str] = {}  # member -> its current incarnation
+
+    @classmethod
+    def empty(cls, slots: int = SLOTS) -> Table:
+        """Nobody owns anything."""
+        return cls(owners=("",) * slots)
+
+    def owned_by(self, member: str) -> frozenset[int]:
+        """The slots of one member."""
+        return frozenset(slot for slot, owner in enumerate(self.owners) if owner == member)
+
+
+class Move(msgspec.Struct, frozen=True):
+    """What one member does about a table."""
+
+    stop: frozenset[int]  # slots to stop working on, and then to give away
+    table: Table | None  # what to write now; None when nothing changes
+
+
+def slot_of(namespace: str, slots: int = SLOTS) -> int:
+    """The slot of a namespace; objects without one fall into the slot of the empty name."""
+    return int.from_bytes(hashlib.sha256(namespace.encode()).digest()[:8], "big") % slots
+
+
+def desired(members: Collection[str], slots: int = SLOTS) -> tuple[str, ...]:
+    """Who should own each slot; all the same "" when there are no members."""
+    ordered = sorted(members)
+    return tuple(max(ordered, key=lambda member: _weight(member, slot), default="") for slot in range(slots))
+
+
+def join(table: Table, me: str, incarnation: str) -> Table:
+    """`table` with my new incarnation, which is what refuses decisions made while I was away."""
+    return msgspec.structs.replace(table, members={**table.members, me: incarnation})
+
+
+def next_move(table: Table, *, me: str, alive: Collection[str], stopped: Collection[int]) -> Move:
+    """My next move. `alive` are members whose leases run, me included; `stopped` are my slots I no longer work on."""
+    wanted = desired(alive, len(table.owners))
+    stop: set[int] = set()
+    owners = list(table.owners)
+    for slot, (owner, want) in enumerate(zip(table.owners, wanted, strict=True)):
+        if owner == want:
+            continue
+        if owner == me:
+            if slot in stopped:
+                owners[slot] = want
+            else:
+                stop.add(slot)
+        elif owner not in alive and want == me:
+            owners[slot] = me
+    members = {member: number for member, number in table.members.items() if member in alive or member in owners}
+    changed = Table(owners=tuple(owners), members=members)
+    return Move(frozenset(stop), None if changed == table else changed)
+
+
+def _weight(member: str, slot: int) -> bytes:
+    return hashlib.sha256(f"{member}\0{slot}".encode()).digest()
