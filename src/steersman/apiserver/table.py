@@ -1,0 +1,165 @@
+"""Tables: what the server sends when a client asks for rows to print instead of objects.
+
+Columns of built-in kinds are recorded from the real server, their cells computed in `cells.py`. Custom resources say in
+their definition which columns they have; without any they show their age. Kinds that have neither show their name and
+when they were created, as the real server does for them.
+"""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.apiserver import podcells
+from steersman.apiserver.causes import go_float, go_json
+from steersman.apiserver.cells import CELLS
+from steersman.apiserver.celltext import age
+from steersman.apiserver.conversion import to_storage
+from steersman.apiserver.jsonpath import JsonPath
+from steersman.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from steersman.apiserver.kinds import Column, ResourceInfo
+
+__all__ = ["columns", "table"]
+
+JSON = dict[str, Any]
+
+# An annotation that the server adds when it shows a DaemonSet; tables are made before that.
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def table(
+    info: ResourceInfo,
+    objects: Iterable[JSON],
+    *,
+    list_meta: JSON,
+    include: str = "Metadata",
+    now: float,
+    columns_known: bool = False,
+) -> JSON:
+    """The Table of `objects`. `include` says what comes with each row; columns are sent once per watch."""
+    cells = _cells(info)
+    pods = info.kind.qualified == "pods"
+    rows: list[JSON] | None = []
+    for obj in objects:
+        row: JSON = {"cells": cells(obj, now)}
+        if pods and (found := podcells.conditions(obj)):
+            row["conditions"] = found
+        row["object"] = _included(obj, include)
+        rows.append(row)
+    if not rows and cells is _name_and_creation:
+        rows = None  # where the real server has nothing to print it says so like this
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_meta,
+        "columnDefinitions": None if columns_known else columns(info),
+        "rows": rows,
+    }
+
+
+def _included(obj: JSON, include: str) -> JSON | None:
+    if include == "None":
+        return None
+    if include == "Object":
+        return obj
+    metadata = obj["metadata"]
+    if TEMPLATE_GENERATION in (metadata.get("annotations") or {}):
+        annotations = {key: value for key, value in metadata["annotations"].items() if key != TEMPLATE_GENERATION}
+        metadata = {**metadata, "annotations": annotations}
+        if not annotations:
+            del metadata["annotations"]
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+
+
+@cache
+def _recorded() -> dict[str, list[JSON]]:
+    path = files("steersman.apiserver") / "data" / "columns.json.gz"
+    return msgspec.json.decode(gzip.decompress(path.read_bytes()), type=dict[str, list[JSON]])
+
+
+def columns(info: ResourceInfo) -> list[JSON]:
+    """The column definitions of a resource."""
+    if info.custom is None:
+        return _recorded()[info.kind.qualified]
+    name, created = _recorded()["serviceaccounts"][0], _recorded()["serviceaccounts"][-1]
+    if not info.columns:
+        return [name, {**created, "type": "date"}]
+    return [name, *(_custom_column(column) for column in info.columns)]
+
+
+def _custom_column(column: Column) -> JSON:
+    described = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": described,
+        "priority": column.priority,
+    }
+
+
+def _cells(info: ResourceInfo) -> Callable[[JSON, float], list[Any]]:
+    if info.custom is not None:
+        return _custom_cells(info)
+    printer = CELLS.get(info.storage.qualified, _name_and_creation)
+    if info.storage == info.kind:
+        return printer
+    return lambda obj, now: printer(to_storage(info, obj), now)  # cells are the same in every version
+
+
+def _name_and_creation(obj: JSON, _now: float) -> list[Any]:
+    metadata = obj["metadata"]
+    return [metadata.get("name", ""), metadata.get("creationTimestamp")]
+
+
+def _custom_cells(info: ResourceInfo) -> Callable[[JSON, float], list[Any]]:
+    if not info.columns:
+        return lambda obj, now: [obj["metadata"].get("name", ""), age(obj["metadata"].get("creationTimestamp"), now)]
+    readers = [(column.type, JsonPath.of(column.path)) for column in info.columns]
+
+    def cells(obj: JSON, now: float) -> list[Any]:
+        found: list[Any] = [obj["metadata"].get("name", "")]
+        for kind, path in readers:
+            values = path.find(obj)
+            found.append(_cell(kind, values[0], now) if values else None)
+        return found
+
+    return cells
+
+
+def _cell(kind: str, value: Any, now: float) -> Any:
+    """A value as a cell of a column's type; None when it is not of that type."""
+    if kind == "string":
+        return _text(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "integer" and number:
+        return int(value)
+    if kind == "number" and number:
+        return float(value)
+    if kind == "boolean" and isinstance(value, bool):
+        return value
+    if kind == "date" and isinstance(value, str):
+        try:
+            return age(value, now)
+        except FormatError:
+            return "<invalid>"
+    return None
+
+
+def _text(value: Any) -> str:
+    """A value as kubectl's JSONPath prints it."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return go_float(value) if isinstance(value, float) else str(value) if isinstance(value, int) else go_json(value)
