@@ -7,6 +7,7 @@ cluster IPs and node ports, which the real server does in its storage layer. Web
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver import statuses
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["allocate", "check_namespace", "mutate"]
 
 JSON = dict[str, Any]
+SERVICE_ACCOUNT = Kind(version="v1", kind="ServiceAccount", plural="serviceaccounts")
+PRIORITY_CLASS = Kind(
+    group="scheduling.k8s.io", version="v1", kind="PriorityClass", plural="priorityclasses", namespaced=False
+)
+SYSTEM_PRIORITIES: dict[str, JSON] = {
+    "system-node-critical": {"value": 2000001000},
+    "system-cluster-critical": {"value": 2000000000},
+}
+TOKEN_VOLUME = "kube-api-access-"  # noqa: S105  the name of a volume
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path
 NAMESPACE = Kind(version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 
 
@@ -46,9 +57,123 @@ def check_namespace(api: Api, info: ResourceInfo, namespace: str, obj: JSON) -> 
 
 def mutate(api: Api, info: ResourceInfo, obj: JSON, warnings: list[str]) -> JSON:  # noqa: ARG001
     """What the mutating plugins make of a new object."""
+    if info.custom is None and (plugin := _MUTATIONS.get(info.kind.qualified)) is not None:
+        return plugin(api, info, obj)
     return obj
 
 
-def allocate(api: Api, info: ResourceInfo, obj: JSON, old: JSON | None, *, dry_run: bool) -> JSON:  # noqa: ARG001
+def allocate(api: Api, info: ResourceInfo, obj: JSON, old: JSON | None) -> JSON:
     """Fill in what comes out of a pool."""
-    return obj
+    return api.pools.allocate(obj, old) if info.kind.qualified == "services" and info.custom is None else obj
+
+
+def _pod(api: Api, info: ResourceInfo, pod: JSON) -> JSON:
+    metadata, spec = pod["metadata"], dict(pod.get("spec") or {})
+    if "kubernetes.io/config.mirror" not in (metadata.get("annotations") or {}):
+        _service_account(api, info, metadata, spec)
+    spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
+    _priority(api, info, metadata, spec)
+    return {**pod, "spec": spec}
+
+
+def _service_account(api: Api, info: ResourceInfo, metadata: JSON, spec: JSON) -> None:
+    """The account a pod runs as, and the volume its token is in."""
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    namespace = metadata["namespace"]
+    account = api.store.table(SERVICE_ACCOUNT).records.get(f"{namespace}/{name}")
+    if account is None:
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise statuses.forbidden(info.kind, metadata.get("name", ""), why)
+    if account.obj.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = account.obj["imagePullSecrets"]
+    automount = spec.get("automountServiceAccountToken")
+    if automount is None:
+        automount = account.obj.get("automountServiceAccountToken", True)
+    if not automount:
+        return
+    volumes = spec.get("volumes") or []
+    known = next((v["name"] for v in volumes if v["name"].startswith(TOKEN_VOLUME)), None)
+    volume = known or f"{TOKEN_VOLUME}{api.suffix()}"
+    used = False
+    for group in ("initContainers", "containers"):
+        containers = []
+        for container in spec.get(group) or ():
+            mounts = container.get("volumeMounts") or []
+            if not any(mount.get("mountPath") == TOKEN_PATH for mount in mounts):
+                used = True
+                mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
+                container = {**container, "volumeMounts": [*mounts, mount]}  # noqa: PLW2901  the container as it is kept
+            containers.append(container)
+        if containers:
+            spec[group] = containers
+    if used and known is None:
+        spec["volumes"] = [*volumes, _token_volume(volume)]
+
+
+def _token_volume(name: str) -> JSON:
+    return {
+        "name": name,
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {
+                    "downwardAPI": {
+                        "items": [
+                            {
+                                "path": "namespace",
+                                "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                            }
+                        ]
+                    }
+                },
+            ],
+            "defaultMode": 420,
+        },
+    }
+
+
+def _tolerations(tolerations: list[JSON]) -> list[JSON]:
+    """Pods stay five minutes on a node that is gone, unless they say otherwise."""
+    out = list(tolerations)
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(t.get("key") in {key, None, ""} and t.get("effect") in {"NoExecute", None, ""} for t in tolerations):
+            out.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    return out
+
+
+def _priority(api: Api, info: ResourceInfo, metadata: JSON, spec: JSON) -> None:
+    name = spec.get("priorityClassName")
+    table = api.store.table(PRIORITY_CLASS)
+    if name:
+        record = table.records.get(name)
+        found = record.obj if record is not None else SYSTEM_PRIORITIES.get(name)
+        if found is None:
+            why = f"no PriorityClass with name {name} was found"
+            raise statuses.forbidden(info.kind, metadata.get("name", ""), why)
+    else:
+        defaults = [record.obj for record in table.records.values() if record.obj.get("globalDefault")]
+        found = min(defaults, key=lambda item: item["value"], default={"value": 0})
+        if "metadata" in found:
+            spec["priorityClassName"] = found["metadata"]["name"]
+    spec["priority"] = found["value"]
+    spec.setdefault("preemptionPolicy", found.get("preemptionPolicy") or "PreemptLowerPriority")
+
+
+def _protected(finalizer: str) -> Mutation:
+    def protect(api: Api, info: ResourceInfo, obj: JSON) -> JSON:  # noqa: ARG001
+        finalizers = obj["metadata"].get("finalizers") or []
+        if finalizer in finalizers:
+            return obj
+        return {**obj, "metadata": {**obj["metadata"], "finalizers": [*finalizers, finalizer]}}
+
+    return protect
+
+
+Mutation = Callable[["Api", "ResourceInfo", JSON], JSON]
+_MUTATIONS: dict[str, Mutation] = {
+    "pods": _pod,
+    "persistentvolumeclaims": _protected("kubernetes.io/pvc-protection"),
+    "persistentvolumes": _protected("kubernetes.io/pv-protection"),
+}

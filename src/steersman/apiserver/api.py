@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from steersman.apiserver.identity import Identities
 from steersman.apiserver.registry import Registry
+from steersman.apiserver.services import Pools
 from steersman.apiserver.store import Store
 from steersman.apiserver.views import FullView, MetadataView, TableView, View
 from steersman.apiserver.watch import Hub
@@ -48,14 +50,19 @@ def timestamp(seconds: float) -> str:
 class Api:
     """One API server's state."""
 
-    def __init__(self, *, clock: Clock = SYSTEM_CLOCK, random: Random | None = None, history: int = 50_000) -> None:
+    def __init__(
+        self, *, clock: Clock = SYSTEM_CLOCK, random: Random | None = None, history: int = 50_000, token: str = ""
+    ) -> None:
         self.clock = clock
         self.random = random or Random()  # noqa: S311  names and uids, not secrets
         self.store = Store(clock, history=history)
         self.registry = Registry()
         self.hub = Hub(self.store, clock)
+        self.identities = Identities(token, clock)
+        self.pools = Pools(self.store, self.random)
         self._views: dict[ResourceInfo, tuple[FullView, MetadataView]] = {}
         self._stamp = (0, "")
+        self.started = self.now()
 
     def now(self) -> str:
         """The current time as objects carry it."""

@@ -22,6 +22,7 @@ from steersman.apiserver.api import Reply
 from steersman.apiserver.decoding import MAX_BODY
 from steersman.apiserver.handlers import dispatch
 from steersman.apiserver.negotiation import DEFAULT, negotiate
+from steersman.apiserver.openapi import Documents
 from steersman.apiserver.pages import PUBLIC, page
 from steersman.apiserver.requests import Query, Request, Route, route, verb_of
 from steersman.apiserver.watch import Watch
@@ -29,7 +30,6 @@ from steersman.apiserver.watch import Watch
 if TYPE_CHECKING:
     from steersman.apiserver.api import Api
     from steersman.apiserver.faults import Fault, Faults
-    from steersman.apiserver.identity import Identities
 
 __all__ = ["Frontend", "LogEntry"]
 
@@ -56,11 +56,11 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 class Frontend:
     """Answers HTTP requests from an `Api`."""
 
-    def __init__(self, api: Api, identities: Identities, faults: Faults, *, log_size: int = 100_000) -> None:
+    def __init__(self, api: Api, faults: Faults, *, log_size: int = 100_000) -> None:
         self.api = api
-        self.identities = identities
         self.faults = faults
         self.address = ""
+        self.documents = Documents(api.registry)
         self.log: deque[LogEntry] = deque(maxlen=log_size)
         self._closing = asyncio.Event()
 
@@ -77,7 +77,7 @@ class Frontend:
         agent = http.headers.get("User-Agent", "")
         user, verb, found = "", "", None
         try:
-            user = self.identities.identify(http)
+            user = self.api.identities.identify(http)
             if not path.startswith(("/api/", "/apis/")) or path.count("/") < (3 if path[4] == "/" else 4):
                 self._authorize_page(user, method, path)
                 reply = await page(self, http, path, query)

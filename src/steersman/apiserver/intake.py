@@ -14,15 +14,14 @@ import msgspec
 from steersman.apiserver import statuses
 from steersman.apiserver.conform import ConformError, conform
 from steersman.apiserver.defaults import apply_defaults
+from steersman.apiserver.defaults import apply_defaults
+from steersman.apiserver.strict import unknown_fields
 from steersman.errors import FormatError
 from steersman.kube.errors import Cause
 from steersman.kube.resources import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from steersman.apiserver.kinds import ResourceInfo
-    from steersman.apiserver.schema import Schema
 
 __all__ = ["fit"]
 
@@ -58,27 +57,7 @@ def fit(
 def _unknown(info: ResourceInfo, obj: JSON) -> list[str]:
     if info.custom is not None:
         return info.structural.unknown_fields(obj)
-    return list(_unknown_fields(info.schema, obj, ""))
-
-
-def _unknown_fields(schema: Schema, value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        fields, element = schema.fields, schema.element
-        for name, below in value.items():
-            where = f"{path}.{name}" if path else name
-            if name in fields:
-                if isinstance(below, dict | list):
-                    yield from _unknown_fields(fields[name], below, where)
-            elif element is not None:
-                if isinstance(below, dict | list):
-                    yield from _unknown_fields(element, below, where)
-            elif schema.is_map and fields:
-                yield where
-    elif isinstance(value, list) and schema.is_list:
-        items = schema.items
-        for index, below in enumerate(value):
-            if isinstance(below, dict | list):
-                yield from _unknown_fields(items, below, f"{path}[{index}]")
+    return unknown_fields(info.schema, obj)
 
 
 def _refused(info: ResourceInfo, obj: JSON, why: str, *, patch: bool) -> statuses.StatusError:

@@ -27,7 +27,20 @@ if TYPE_CHECKING:
     from steersman.apiserver.schema import Schema
     from steersman.apiserver.structural import Structural
 
-__all__ = ["BUILTINS", "CRUD", "Column", "CustomType", "NameRule", "ResourceInfo", "ScalePaths", "Subresource"]
+__all__ = [
+    "BINDING",
+    "BUILTINS",
+    "CRUD",
+    "EVICTION",
+    "SCALE",
+    "TOKEN",
+    "Column",
+    "CustomType",
+    "NameRule",
+    "ResourceInfo",
+    "ScalePaths",
+    "Subresource",
+]
 
 CRUD = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 OBJECT_VERBS = ("get", "patch", "update")
@@ -67,18 +80,18 @@ class Subresource(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind | None = None
 
 
-_SCALE = Kind(group="autoscaling", version="v1", kind="Scale", plural="scale")
-_EVICTION = Kind(group="policy", version="v1", kind="Eviction", plural="eviction")
-_TOKEN = Kind(group="authentication.k8s.io", version="v1", kind="TokenRequest", plural="token")
-_BINDING = Kind(version="v1", kind="Binding", plural="binding")
+SCALE = Kind(group="autoscaling", version="v1", kind="Scale", plural="scale")
+EVICTION = Kind(group="policy", version="v1", kind="Eviction", plural="eviction")
+TOKEN = Kind(group="authentication.k8s.io", version="v1", kind="TokenRequest", plural="token")
+BINDING = Kind(version="v1", kind="Binding", plural="binding")
 
 SUBRESOURCES: Mapping[str, Subresource] = {
-    "binding": Subresource(verbs=("create",), kind=_BINDING),
-    "eviction": Subresource(verbs=("create",), kind=_EVICTION),
+    "binding": Subresource(verbs=("create",), kind=BINDING),
+    "eviction": Subresource(verbs=("create",), kind=EVICTION),
     "finalize": Subresource(verbs=("update",)),
-    "scale": Subresource(verbs=OBJECT_VERBS, kind=_SCALE),
+    "scale": Subresource(verbs=OBJECT_VERBS, kind=SCALE),
     "status": Subresource(verbs=OBJECT_VERBS),
-    "token": Subresource(verbs=("create",), kind=_TOKEN),
+    "token": Subresource(verbs=("create",), kind=TOKEN),
 }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from steersman.apiserver.http import Frontend
+    from steersman.apiserver.openapi import Document
     from steersman.apiserver.requests import Query
 
 __all__ = ["PUBLIC", "page"]
@@ -48,6 +49,10 @@ async def page(front: Frontend, http: web.BaseRequest, path: str, query: Query) 
         case ["apis", group, version]:
             served = any(info.kind.group == group for info in registry.resources())
             return _found(discovery.resource_list(registry, group, version), served=served)
+        case ["openapi", "v3"]:
+            return _json(front.documents.index())
+        case ["openapi", "v3", *rest]:
+            return _document(front.documents.document("/".join(rest)), http, query)
         case ["metrics"]:
             return Reply(200, _metrics(front), "text/plain; version=0.0.4; charset=utf-8")
     raise statuses.page_not_found()
@@ -61,6 +66,18 @@ def _found(document: dict[str, Any] | None, *, served: bool) -> Reply:
     if document is not None:
         return _json(document)
     raise statuses.resource_not_found() if served else statuses.page_not_found()
+
+
+def _document(document: Document | None, http: web.BaseRequest, query: Query) -> Reply:
+    if document is None:
+        raise statuses.page_not_found()
+    etag = f'"{document.hash}"'
+    headers = {"ETag": etag, "Vary": "Accept-Encoding, Accept"}
+    if query.text("hash") == document.hash:
+        headers["Cache-Control"] = "public, immutable"
+    if http.headers.get("If-None-Match") == etag:
+        return Reply(304, b"", "application/json", headers)
+    return Reply(200, document.body, "application/json", headers)
 
 
 def _metrics(front: Frontend) -> bytes:

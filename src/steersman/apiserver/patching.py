@@ -14,8 +14,8 @@ from steersman.kube.patches import PatchError, PatchType, apply_json_patch, appl
 
 if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
-    from steersman.apiserver.registry import Registry
     from steersman.apiserver.requests import WriteOptions
+    from steersman.apiserver.schema import Schema
 
 __all__ = ["PatchType", "applied", "check", "configuration", "duplicates", "patch_type", "patched"]
 
@@ -58,13 +58,13 @@ def duplicates(kind: PatchType, body: bytes) -> list[str]:
     return []
 
 
-def patched(kind: PatchType, info: ResourceInfo, live: JSON, body: bytes) -> JSON:
+def patched(kind: PatchType, schema: Schema, live: JSON, body: bytes) -> JSON:
     """`live` after a patch that is not an apply."""
     patch = check(kind, body)
     if kind is PatchType.STRATEGIC:
         from steersman.apiserver.strategic import strategic_merge
 
-        return strategic_merge(info.schema, live, patch)
+        return strategic_merge(schema, live, patch)
     try:
         result = apply_merge_patch(live, patch) if kind is PatchType.MERGE else apply_json_patch(live, patch)
     except PatchError:
@@ -74,7 +74,7 @@ def patched(kind: PatchType, info: ResourceInfo, live: JSON, body: bytes) -> JSO
     return result
 
 
-def configuration(registry: Registry, info: ResourceInfo, body: bytes) -> JSON:
+def configuration(body: bytes) -> JSON:
     """The configuration in the body of an apply."""
     try:
         config = parse_yaml(body)

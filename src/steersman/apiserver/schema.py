@@ -289,8 +289,10 @@ def _go_types() -> dict[str, dict[str, str]]:
 
 
 @cache
-def _builtin_types(group: str, version: str) -> tuple[Types, dict[str, str]]:
-    """The types of a group and version, and which of them each kind is."""
+def _builtin_types(
+    group: str, version: str, kinds_group: str | None = None, kinds_version: str | None = None
+) -> tuple[Types, dict[str, str]]:
+    """The types in the document of a group and version, and which of them each kind of (another) version is."""
     document = builtin_document(group, version)
     if document is None:
         raise LookupError(f"no built-in types for {group or 'core'}/{version}")
@@ -299,7 +301,7 @@ def _builtin_types(group: str, version: str) -> tuple[Types, dict[str, str]]:
         known["kind"]: name
         for name, node in nodes.items()
         for known in node.get("x-kubernetes-group-version-kind", ())
-        if known["group"] == group and known["version"] == version
+        if (known["group"], known["version"]) == (kinds_group or group, kinds_version or version)
     }
     return Types(nodes, _go_types()), kinds
 
@@ -308,6 +310,8 @@ def _builtin_types(group: str, version: str) -> tuple[Types, dict[str, str]]:
 def builtin_schema(kind: Kind) -> Schema:
     """The type of a built-in kind. Raises LookupError for a kind the recorded documents do not have."""
     types, kinds = _builtin_types(kind.group, kind.version)
+    if kind.kind not in kinds:  # what only subresources speak (Scale, Eviction, TokenRequest) is recorded with the core
+        types, kinds = _builtin_types("", "v1", kind.group, kind.version)
     if kind.kind not in kinds:
         raise LookupError(f"no built-in type for {kind.kind} in {kind.api_version}")
     schema = types.named(kinds[kind.kind])

@@ -26,7 +26,7 @@ from steersman.apiserver.certificates import Authority
 from steersman.apiserver.decoding import MAX_BODY
 from steersman.apiserver.faults import Faults
 from steersman.apiserver.http import Frontend
-from steersman.apiserver.identity import ADMIN, Identities
+from steersman.apiserver.identity import ADMIN
 from steersman.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ class EmbeddedServer:
     ) -> None:
         self.token = secrets.token_urlsafe(24) if token is None else token
         self.faults = Faults(seed)
-        self.api = Api(clock=clock, random=random, history=history)
+        self.api = Api(clock=clock, random=random, history=history, token=self.token)
         self._host, self._port, self._tls = host, port, tls
         self._authority = Authority() if tls else None
-        self._identities = Identities(self.token)
-        self._frontend = Frontend(self.api, self._identities, self.faults)
+        self._frontend = Frontend(self.api, self.faults)
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
@@ -148,7 +147,7 @@ class EmbeddedServer:
     def add_user(self, user: str) -> str:
         """A new bearer token for `user`."""
         token = secrets.token_urlsafe(24)
-        self._identities.add(token, user)
+        self.api.identities.add(token, user)
         return token
 
     def client_certificate(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> tuple[str, str]:

@@ -7,15 +7,16 @@ RBAC, so everything is allowed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steersman.apiserver import reads, statuses, writes
-
-if TYPE_CHECKING:
-    from steersman.apiserver.api import Api, Reply
-    from steersman.apiserver.requests import Request
+from collections.abc import Callable
+from steersman.apiserver import apiservices, pods, reads, reviews, scale, statuses, writes
+from steersman.apiserver.api import Api, Reply
+from steersman.apiserver.requests import Request
+from steersman.kube.resources import Kind
 
 __all__ = ["dispatch", "virtual"]
+
+Handler = Callable[[Api, Request], Reply]
+BINDING_RESOURCE = Kind(version="v1", kind="Binding", plural="bindings")
 
 
 def dispatch(api: Api, request: Request, verb: str) -> Reply:
@@ -23,11 +24,25 @@ def dispatch(api: Api, request: Request, verb: str) -> Reply:
     route = request.route
     if verb not in route.info.subresource(route.subresource).verbs:
         raise statuses.method_not_allowed()
-    if route.subresource in {"status", "finalize"}:
-        return {"get": reads.get, "update": writes.replace, "patch": writes.patch}[verb](api, request)
-    raise statuses.method_not_allowed()
+    return _HANDLERS[route.subresource][verb](api, request)
 
 
 def virtual(api: Api, request: Request, verb: str) -> Reply:
     """Answer a request for a resource that stores nothing."""
-    raise statuses.method_not_allowed()
+    kind = request.route.info.kind
+    if kind == BINDING_RESOURCE:
+        return pods.bind(api, request)
+    if verb == "create":
+        return reviews.review(api, request)
+    return apiservices.read(api, request, verb)
+
+
+_OBJECT: dict[str, Handler] = {"get": reads.get, "update": writes.replace, "patch": writes.patch}
+_HANDLERS: dict[str, dict[str, Handler]] = {
+    "binding": {"create": pods.bind},
+    "eviction": {"create": pods.evict},
+    "finalize": _OBJECT,
+    "scale": {"get": scale.get_scale, "update": scale.replace_scale, "patch": scale.patch_scale},
+    "status": _OBJECT,
+    "token": {"create": reviews.issue_token},
+}

@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.requests import Request
 
-__all__ = ["change", "create", "insert", "patch", "replace", "tracked_update"]
+__all__ = [
+    "already_tracked",
+    "change",
+    "check_name",
+    "create",
+    "in_version",
+    "insert",
+    "patch",
+    "replace",
+    "tracked_update",
+]
 
 JSON = dict[str, Any]
 GENERATED_NAME_ATTEMPTS = 8
@@ -51,7 +61,7 @@ def replace(api: Api, request: Request) -> Reply:
     route = request.route
     options = WriteOptions.parse(request, "UpdateOptions")
     obj = _typed_body(api, request, options)
-    _check_name(obj, route.name)
+    check_name(obj, route.name)
     obj = _in_namespace(route.info, route.namespace, obj)
     existing = api.table(route.info).records.get(key_of(route.namespace, route.name))
     if existing is None:
@@ -80,8 +90,8 @@ def patch(api: Api, request: Request) -> Reply:
     if applying:
         return _apply(api, request, options, existing)
     assert existing is not None
-    live = _in_version(info, existing.obj)
-    patched = patching.patched(kind, info, live, request.body)
+    live = in_version(info, existing.obj)
+    patched = patching.patched(kind, info.schema, live, request.body)
     obj = fit(
         info,
         patched,
@@ -90,7 +100,7 @@ def patch(api: Api, request: Request) -> Reply:
         duplicates=patching.duplicates(kind, request.body),
         patch=True,
     )
-    _check_name(obj, route.name)
+    check_name(obj, route.name)
     obj = _in_namespace(info, route.namespace, obj)
     record = change(
         api, info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=tracked_update
@@ -102,8 +112,8 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
     """Server-side apply; creates what does not exist."""
     route = request.route
     info = route.info
-    live = _in_version(info, existing.obj) if existing is not None else None
-    config = patching.configuration(api.registry, info, request.body)
+    live = in_version(info, existing.obj) if existing is not None else None
+    config = patching.configuration(request.body)
     now = api.now()
     merged = patching.applied(
         info,
@@ -114,13 +124,14 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
         subresource=route.subresource,
         warnings=request.warnings,
     )
-    _check_name(merged, route.name)
-    obj = _in_namespace(info, route.namespace, merged)
+    check_name(merged, route.name)
+    obj = fit(info, merged, validation="Ignore", warnings=request.warnings, patch=True)
+    obj = _in_namespace(info, route.namespace, obj)
     if existing is None:
-        record = insert(api, info, route.namespace, obj, options, request.warnings, tracked=_already)
+        record = insert(api, info, route.namespace, obj, options, request.warnings, tracked=already_tracked)
         return api.answer(request, record, 201)
     record = change(
-        api, info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=_already
+        api, info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=already_tracked
     )
     return api.answer(request, record)
 
@@ -157,7 +168,7 @@ def insert(
     generation = info.next_generation(None, named)
     if generation is not None:
         named["metadata"] = {**named["metadata"], "generation": generation}
-    named = admission.allocate(api, info, named, None, dry_run=options.dry_run)
+    named = admission.allocate(api, info, named, None)
     if causes := invalid_causes(info, named, None):
         raise statuses.invalid(info.kind, name, causes)
     if key in table.records:
@@ -190,11 +201,12 @@ def change(
     tracked: Callable[..., JSON],
 ) -> Record:
     """Store `obj` over `existing`; the record that answers the request."""
-    old = _in_version(info, existing.obj)
+    old = in_version(info, existing.obj)
     obj = tracked(info, old, obj, options, api.now(), subresource)
     _check_version(info, existing, obj)
     before, meta = old["metadata"], obj["metadata"]
     meta = {k: v for k, v in meta.items() if k not in {"generation", "creationTimestamp"}}
+    meta["resourceVersion"] = before["resourceVersion"]
     for field in ("generation", "creationTimestamp", "deletionTimestamp"):
         if field in before:
             meta[field] = before[field]
@@ -208,13 +220,12 @@ def change(
         obj = {**obj, "status": old.get("status", {})}
     else:
         obj = strategy.for_update(info, obj, old)
-        obj = admission.allocate(api, info, obj, old, dry_run=options.dry_run)
+        obj = admission.allocate(api, info, obj, old)
         generation = info.next_generation(old, obj)
         if generation is not None:
             obj["metadata"] = {**obj["metadata"], "generation": generation}
     if causes := invalid_causes(info, obj, old, subresource=subresource):
         raise statuses.invalid(info.kind, existing.obj["metadata"]["name"], causes)
-    obj["metadata"]["resourceVersion"] = before["resourceVersion"]
     stored = keep_times(existing.obj, to_storage(info, obj))
     if lifecycle.finished(info, stored):
         return lifecycle.finish(api, info, existing, stored, dry_run=options.dry_run)
@@ -233,7 +244,7 @@ def _typed_body(api: Api, request: Request, options: WriteOptions) -> JSON:
     return fit(info, value, validation=options.validation, warnings=request.warnings, duplicates=duplicates)
 
 
-def _in_version(info: ResourceInfo, stored: JSON) -> JSON:
+def in_version(info: ResourceInfo, stored: JSON) -> JSON:
     """The stored object as `info`'s version has it, type included."""
     convert = converter(info)
     if convert is None and stored.get("apiVersion") == info.kind.api_version:
@@ -256,7 +267,7 @@ def tracked_update(
     )
 
 
-def _already(
+def already_tracked(
     info: ResourceInfo,  # noqa: ARG001  the shape of `tracked_update`
     old: JSON | None,  # noqa: ARG001
     new: JSON,
@@ -290,7 +301,7 @@ def _in_namespace(info: ResourceInfo, namespace: str, obj: JSON) -> JSON:
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
-def _check_name(obj: JSON, name: str) -> None:
+def check_name(obj: JSON, name: str) -> None:
     given = obj["metadata"].get("name", "")
     if not given:
         raise statuses.bad_request(

@@ -1,0 +1,243 @@
+"""The scale subresource: how many replicas, of any kind that has them.
+
+A `Scale` is made of three fields of its parent and written back to one of them. Field ownership is that of the parent:
+who owns `.spec.replicas` of the Scale owns the replica field of the parent, and the other way round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.apiserver import patching, statuses
+from steersman.apiserver import fields as sets
+from steersman.apiserver.api import Reply
+from steersman.apiserver.apply import apply
+from steersman.apiserver.conform import ConformError, conform
+from steersman.apiserver.decoding import body_object
+from steersman.apiserver.kinds import SCALE
+from steersman.apiserver.managed import Managed, Manager, Owned, decode, encode, track_update
+from steersman.apiserver.reads import find
+from steersman.apiserver.requests import WriteOptions
+from steersman.apiserver.schema import builtin_schema
+from steersman.apiserver.writes import already_tracked, change, check_name, in_version
+from steersman.errors import FormatError
+from steersman.kube.errors import Cause
+from steersman.kube.patches import PatchType
+from steersman.kube.selectors import Selector
+
+if TYPE_CHECKING:
+    from steersman.apiserver.api import Api
+    from steersman.apiserver.fields import FieldSet
+    from steersman.apiserver.kinds import ResourceInfo
+    from steersman.apiserver.requests import Request
+    from steersman.apiserver.store import Record
+
+__all__ = ["get_scale", "patch_scale", "replace_scale"]
+
+JSON = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_REPLICAS: FieldSet = {"f:spec": {"f:replicas": {}}}
+
+
+def get_scale(api: Api, request: Request) -> Reply:
+    """GET of the scale."""
+    route = request.route
+    record = find(api, route.info, route.namespace, route.name)
+    return _answer(route.info, record)
+
+
+def replace_scale(api: Api, request: Request) -> Reply:
+    """PUT of the scale."""
+    route = request.route
+    options = WriteOptions.parse(request, "UpdateOptions")
+    wanted, _ = body_object(api.registry, request, SCALE)
+    wanted = _fitted(wanted, patch=False)
+    check_name(wanted, route.name)
+    record = find(api, route.info, route.namespace, route.name)
+    return _write(api, request, record, _tracked(api, _scale(route.info, record), wanted, options), options)
+
+
+def patch_scale(api: Api, request: Request) -> Reply:
+    """PATCH of the scale; an apply by a manager owns the replicas from then on."""
+    route = request.route
+    kind = patching.patch_type(route.info, request.content_type)
+    applying = kind is PatchType.APPLY
+    options = WriteOptions.parse(request, "PatchOptions", apply=applying)
+    record = find(api, route.info, route.namespace, route.name)
+    live = _scale(route.info, record)
+    if applying:
+        config = patching.configuration(request.body)
+        wanted = apply(
+            builtin_schema(SCALE),
+            live,
+            config,
+            manager=options.manager,
+            force=options.force,
+            api_version=SCALE.api_version,
+            now=api.now(),
+            subresource="scale",
+        )
+    else:
+        patched = patching.patched(kind, builtin_schema(SCALE), live, request.body)
+        wanted = _tracked(api, live, _fitted(patched, patch=True), options)
+    check_name(wanted, route.name)
+    return _write(api, request, record, wanted, options)
+
+
+def _fitted(obj: JSON, *, patch: bool) -> JSON:
+    try:
+        return conform(builtin_schema(SCALE), {**obj, "apiVersion": SCALE.api_version, "kind": SCALE.kind})
+    except (ConformError, FormatError) as error:
+        if patch:
+            raise statuses.unprocessable() from None
+        raise statuses.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {error}') from None
+
+
+def _tracked(api: Api, live: JSON, wanted: JSON, options: WriteOptions) -> JSON:
+    return track_update(
+        builtin_schema(SCALE),
+        live,
+        wanted,
+        manager=options.manager,
+        api_version=SCALE.api_version,
+        now=api.now(),
+        subresource="scale",
+    )
+
+
+def _write(api: Api, request: Request, record: Record, wanted: JSON, options: WriteOptions) -> Reply:
+    info = request.route.info
+    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    if replicas < 0:
+        why = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise statuses.invalid(SCALE, request.route.name, [Cause("FieldValueInvalid", why, "spec.replicas")])
+    assert info.scale is not None
+    parent = in_version(info, record.obj)
+    managed = _to_parent(info, parent, wanted["metadata"].get("managedFields"))
+    metadata = {k: v for k, v in parent["metadata"].items() if k not in {"managedFields", "resourceVersion"}}
+    if version := wanted["metadata"].get("resourceVersion"):
+        metadata["resourceVersion"] = version
+    if managed:
+        metadata["managedFields"] = encode(managed)
+    parent = _with(parent, _path(info.scale.spec_replicas), replicas)
+    stored = change(
+        api,
+        info,
+        record,
+        {**parent, "metadata": metadata},
+        options,
+        request.warnings,
+        subresource="scale",
+        tracked=already_tracked,
+    )
+    return _answer(info, stored)
+
+
+def _answer(info: ResourceInfo, record: Record) -> Reply:
+    scale = _scale(info, record)
+    metadata = {k: v for k, v in scale["metadata"].items() if k != "managedFields"}
+    return Reply(200, _encode({**scale, "metadata": metadata}) + b"\n")
+
+
+def _scale(info: ResourceInfo, record: Record) -> JSON:
+    """The parent as a Scale, with those of its field managers that own its replicas."""
+    assert info.scale is not None
+    parent = in_version(info, record.obj)
+    metadata = {key: parent["metadata"][key] for key in _SHOWN if key in parent["metadata"]}
+    managed = _from_parent(info, parent)
+    if managed:
+        metadata["managedFields"] = encode(managed)
+    replicas = _at(parent, _path(info.scale.spec_replicas))
+    if info.custom is not None and replicas is None:
+        where = info.scale.spec_replicas
+        raise statuses.StatusError(
+            500,
+            f'Internal error occurred: the spec replicas field "{where}" does not exist',
+            reason="InternalError",
+            details={"causes": [{"message": f'the spec replicas field "{where}" does not exist'}]},
+        )
+    status: JSON = {"replicas": _at(parent, _path(info.scale.status_replicas)) or 0}
+    if info.custom is not None:
+        selector = _at(parent, _path(info.scale.selector)) if info.scale.selector else None
+    else:
+        selector = _selector(parent)
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": SCALE.kind,
+        "apiVersion": SCALE.api_version,
+        "metadata": metadata,
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def _selector(parent: JSON) -> str:
+    selector = parent["spec"].get("selector")
+    if parent["kind"] == "ReplicationController":
+        return str(Selector.from_labels(selector or {}))
+    return str(Selector.from_wire(selector or {}))
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(text.lstrip(".").split("."))
+
+
+def _at(obj: JSON, path: tuple[str, ...]) -> Any:
+    value: Any = obj
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _with(obj: JSON, path: tuple[str, ...], value: Any) -> JSON:
+    head, *rest = path
+    return {**obj, head: _with(obj.get(head) or {}, tuple(rest), value) if rest else value}
+
+
+def _owned(info: ResourceInfo) -> tuple[FieldSet, tuple[str, ...]]:
+    """The replica field of the parent, as a set and as a path."""
+    assert info.scale is not None
+    path = tuple(f"f:{part}" for part in _path(info.scale.spec_replicas))
+    tree: FieldSet = {}
+    for part in reversed(path):
+        tree = {part: tree}
+    return tree, path
+
+
+def _from_parent(info: ResourceInfo, parent: JSON) -> Managed:
+    _, path = _owned(info)
+    found: Managed = {}
+    for manager, owned in decode(parent["metadata"].get("managedFields")).items():
+        if sets.contains(owned.fields, path):
+            version = "" if manager.operation == "Apply" else SCALE.api_version
+            found[manager._replace(api_version=version)] = Owned(_REPLICAS, SCALE.api_version, owned.time)
+    return found
+
+
+def _to_parent(info: ResourceInfo, parent: JSON, entries: list[JSON] | None) -> Managed:
+    """The parent's managers after the Scale's decided who owns the replicas."""
+    tree, path = _owned(info)
+    version = info.kind.api_version
+    owners = {
+        Manager(m.name, m.operation, "" if m.operation == "Apply" else version, m.subresource)
+        for m, owned in decode(entries).items()
+        if sets.contains(owned.fields, ("f:spec", "f:replicas"))
+    }
+    managed: Managed = {}
+    for manager, owned in decode(parent["metadata"].get("managedFields")).items():
+        if sets.contains(owned.fields, path) and manager not in owners:
+            left = sets.difference(owned.fields, tree)
+            if left:
+                managed[manager] = Owned(left, owned.api_version, owned.time)
+        else:
+            managed[manager] = owned
+            owners.discard(manager)
+    for manager in owners:
+        known = managed.get(manager)
+        fields = sets.union(known.fields, tree) if known else tree
+        managed[manager] = Owned(fields, version, known.time if known else None)
+    return managed

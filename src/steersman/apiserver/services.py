@@ -1,0 +1,168 @@
+"""Cluster IPs and node ports: what a Service gets out of the server's pools.
+
+An address belongs to the service that holds it as long as the service exists and needs one; it never changes under a
+service. Which are taken follows from the stored services alone, so nothing can leak.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any
+
+from steersman.apiserver import statuses
+from steersman.kube.errors import Cause
+from steersman.kube.resources import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from steersman.apiserver.store import Event, Store, Table
+
+__all__ = ["SERVICE", "Pools"]
+
+JSON = dict[str, Any]
+SERVICE = Kind(version="v1", kind="Service", plural="services")
+NETWORK = ipaddress.ip_network("10.0.0.0/16")
+PORTS = range(30000, 32768)
+_DYNAMIC_FIRST = 256  # lower addresses are left to those who ask for one by name
+
+
+class Pools:
+    """The addresses and ports that are taken, by the services that hold them."""
+
+    def __init__(self, store: Store, random: Random) -> None:
+        self._random = random
+        self._addresses: set[str] = set()
+        self._ports: set[int] = set()
+        store.listen(self._observe)
+
+    def _observe(self, table: Table, event: Event) -> None:
+        if table.kind.qualified != SERVICE.qualified:
+            return
+        if event.previous is not None:
+            self._addresses.difference_update(_addresses(event.previous.obj))
+            self._ports.difference_update(_ports(event.previous.obj))
+        if event.type != "DELETED":
+            self._addresses.update(_addresses(event.record.obj))
+            self._ports.update(_ports(event.record.obj))
+
+    def allocate(self, service: JSON, old: JSON | None) -> JSON:
+        """`service` with what it needs; raises 422 when it asks for what it cannot have."""
+        spec = service.get("spec") or {}
+        before = (old or {}).get("spec") or {}
+        spec = _kept(spec, before)
+        spec = self._with_address(service, spec, before)
+        return {**service, "spec": self._with_ports(service, spec, before)}
+
+    def _with_address(self, service: JSON, spec: JSON, before: JSON) -> JSON:
+        if spec.get("type") == "ExternalName":
+            dropped = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"}
+            return {key: value for key, value in spec.items() if key not in dropped}
+        address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+        if not address:
+            address = self._free_address()
+        elif address not in {"None", before.get("clusterIP")}:
+            self._check_address(service, address, before)
+        out = {**spec, "clusterIP": address, "clusterIPs": spec.get("clusterIPs") or [address]}
+        dual = address == "None" and not spec.get("selector")
+        out.setdefault("ipFamilies", ["IPv4", "IPv6"] if dual else ["IPv4"])
+        out.setdefault("ipFamilyPolicy", "RequireDualStack" if dual else "SingleStack")
+        return out
+
+    def _free_address(self) -> str:
+        for _ in range(1000):
+            address = str(NETWORK[self._random.randrange(_DYNAMIC_FIRST, NETWORK.num_addresses - 1)])
+            if address not in self._addresses:
+                return address
+        raise statuses.StatusError(
+            500,
+            "Internal error occurred: failed to allocate a serviceIP: range is full",
+            reason="InternalError",
+            details={"causes": [{"message": "failed to allocate a serviceIP: range is full"}]},
+        )
+
+    def _check_address(self, service: JSON, address: str, before: JSON) -> None:
+        if before.get("clusterIP"):
+            return  # an address cannot change; validation says so
+        try:
+            inside = ipaddress.ip_address(address) in NETWORK
+        except ValueError:
+            return  # not an address; validation says so
+        if not inside:
+            why = "the provided network does not match the current range"
+        elif address in self._addresses:
+            why = "provided IP is already allocated"
+        else:
+            return
+        text = f'Invalid value: ["{address}"]: failed to allocate IP {address}: {why}'
+        raise statuses.invalid(
+            SERVICE, service["metadata"].get("name", ""), [Cause("FieldValueInvalid", text, "spec.clusterIPs")]
+        )
+
+    def _with_ports(self, service: JSON, spec: JSON, before: JSON) -> JSON:
+        ports = spec.get("ports") or []
+        needed = spec.get("type") == "NodePort" or (
+            spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
+        )
+        if not needed:
+            if spec.get("type") == "LoadBalancer" or before.get("type") not in {"NodePort", "LoadBalancer"}:
+                return spec
+            return {**spec, "ports": [{k: v for k, v in port.items() if k != "nodePort"} for port in ports]}
+        own = set(_ports({"spec": before}))
+        taken = self._ports - own
+        out = []
+        for index, port in enumerate(ports):
+            wanted = port.get("nodePort")
+            if wanted:
+                self._check_port(service, index, wanted, taken)
+            else:
+                wanted = self._free_port(taken | {p["nodePort"] for p in (*out, *ports) if p.get("nodePort")})
+            out.append({**port, "nodePort": wanted})
+        return {**spec, "ports": out}
+
+    def _check_port(self, service: JSON, index: int, port: int, taken: set[int]) -> None:
+        if port not in PORTS:
+            why = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+        elif port in taken:
+            why = "provided port is already allocated"
+        else:
+            return
+        field = f"spec.ports[{index}].nodePort"
+        text = f"Invalid value: {port}: {why}"
+        raise statuses.invalid(SERVICE, service["metadata"].get("name", ""), [Cause("FieldValueInvalid", text, field)])
+
+    def _free_port(self, taken: set[int]) -> int:
+        free = [port for port in PORTS if port not in taken]
+        if not free:
+            raise statuses.internal("failed to allocate a nodePort: range is full")
+        return self._random.choice(free)
+
+
+def _kept(spec: JSON, before: JSON) -> JSON:
+    """A replace that leaves allocated values out keeps them, as long as the type still needs them."""
+    if not before or "ExternalName" in {spec.get("type"), before.get("type")}:
+        return spec
+    out = dict(spec)
+    for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if not out.get(field) and before.get(field) and not (field != "clusterIP" and spec.get("clusterIP") == "None"):
+            out[field] = before[field]
+    if {spec.get("type"), before.get("type")} <= {"NodePort", "LoadBalancer"}:
+        held = {
+            (p.get("protocol"), p.get("port")): p["nodePort"] for p in before.get("ports") or () if p.get("nodePort")
+        }
+        out["ports"] = [
+            port
+            if port.get("nodePort") or (port.get("protocol"), port.get("port")) not in held
+            else {**port, "nodePort": held[port.get("protocol"), port.get("port")]}
+            for port in out.get("ports") or ()
+        ]
+    return out
+
+
+def _addresses(service: JSON) -> Iterator[str]:
+    return (address for address in service["spec"].get("clusterIPs") or () if address != "None")
+
+
+def _ports(service: JSON) -> Iterator[int]:
+    return (port["nodePort"] for port in (service.get("spec") or {}).get("ports") or () if port.get("nodePort"))
