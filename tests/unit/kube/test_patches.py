@@ -170,6 +170,15 @@ def test_leaving_out_any_part_of_a_merge_patch_breaks_it(before: dict[str, Any],
             ],
             {"c": {"b": 1, "d": 2, "a": {}}},
         ),
+        (
+            {"a": {"b": 1}},
+            [
+                {"op": "add", "path": "/a/b", "value": 2},
+                {"op": "copy", "from": "/a", "path": "/c"},
+                {"op": "add", "path": "/c/b", "value": 3},
+            ],
+            {"a": {"b": 2}, "c": {"b": 3}},
+        ),
     ],
 )
 def test_a_json_patch_applies_as_on_a_server(document: Any, operations: list[dict[str, Any]], result: Any) -> None:
@@ -323,6 +332,11 @@ def test_copies_cannot_blow_up_a_document() -> None:
             {"a": {"c": 1}},
             [{"op": "remove", "path": "/a/b"}, {"op": "add", "path": "/a/c", "value": 1}],
         ),
+        (
+            {"a": ["x" * 90, 1, 2, "y" * 90]},
+            {"a": ["x" * 90, "y" * 90]},
+            [{"op": "remove", "path": "/a/2"}, {"op": "remove", "path": "/a/1"}],
+        ),
         ({"a": {}}, {"a": []}, [{"op": "replace", "path": "/a", "value": []}]),
         ([1], {}, [{"op": "replace", "path": "", "value": {}}]),
     ],
@@ -341,6 +355,9 @@ def test_a_json_patch_turns_before_into_after(before: dict[str, Any], after: dic
     assert text(operations) == frozen
 
 
-@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 3), max_size=6))
-def test_lists_are_patched_whatever_moved(before: list[int], after: list[int]) -> None:
+items = st.lists(st.sampled_from([letter * 60 for letter in "abcd"]), max_size=6)
+
+
+@given(items, items)
+def test_lists_are_patched_whatever_moved(before: list[str], after: list[str]) -> None:
     assert apply_json_patch({"a": before}, json_patch({"a": before}, {"a": after})) == {"a": after}
