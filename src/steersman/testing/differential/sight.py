@@ -56,7 +56,7 @@ class Sight:
         meta = body["metadata"]
         items = [self._object(item) for item in body["items"] if item["metadata"]["name"] not in _NOISE]
         seen = {key: value for key, value in meta.items() if key not in {"resourceVersion", "continue"}}
-        return {**body, "metadata": {**seen, "more": "continue" in meta}, "items": items}
+        return {**body, "metadata": {**seen, "more": bool(meta.get("continue"))}, "items": items}
 
     def _object(self, body: dict[str, Any]) -> dict[str, Any]:
         seen: dict[str, Any] = self._walk(body)
@@ -74,8 +74,7 @@ class Sight:
         if message.startswith("Operation cannot be fulfilled"):
             seen["message"] = _RECORDED.sub("REV", message)
         if message.startswith("failed to create typed"):
-            head, *errors = message.split("\n")
-            seen["message"] = "\n".join([head, *sorted(errors)])  # in the order of a Go map
+            seen["message"] = _sorted_errors(message)
         if _GO.search(message):
             return {"code": body.get("code"), "reason": body.get("reason"), "message": "…"}
         if "causes" in details:
@@ -107,6 +106,14 @@ class Sight:
     def _token(self, kind: str, value: str) -> str:
         known = self._tokens.setdefault(kind, {})
         return known.setdefault(value, f"{kind}{len(known) + 1}")
+
+
+def _sorted_errors(message: str) -> str:
+    """The errors of a typed object come in the order of a Go map, and end at the first undeclared field."""
+    if "field not declared in schema" in message:
+        return "failed to create typed object: field not declared in schema"
+    head, *errors = message.split("\n")
+    return "\n".join([head, *sorted(errors)])
 
 
 def _entry_key(entry: dict[str, Any]) -> tuple[str, ...]:
