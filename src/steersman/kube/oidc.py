@@ -114,24 +114,23 @@ class OIDCCredentials:
         pair = f"{quote(provider.client_id, safe='')}:{quote(provider.client_secret, safe='')}"
         basic = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         in_form = {**form, "client_id": provider.client_id, "client_secret": provider.client_secret}
-        status = 0
+        refusals: list[str] = []
         for headers, data in ((basic, form), ({}, in_form)):
             async with session.post(endpoint, data=data, headers=headers, allow_redirects=False) as answer:
-                status = answer.status
-                if status == 200:
+                if answer.status == 200:
                     return await self._decode(answer, _Tokens)
-        raise self._failed(f"the issuer refused the refresh token (HTTP status {status})")
+                refusals.append(str(answer.status))
+        raise self._failed(f"the issuer refused the refresh token (HTTP status {', then '.join(refusals)})")
 
     def _session(self) -> aiohttp.ClientSession:
-        context = ssl.create_default_context()
+        authorities = None
         if self._provider.ca is not None:
-            material = Material.of(
-                self._provider.ca, self._clock, field="idp-certificate-authority", where=self._config.source
-            )
-            try:
-                context = ssl.create_default_context(cadata=material.read().decode("ascii"))
-            except (ssl.SSLError, UnicodeDecodeError):
-                raise self._failed("idp-certificate-authority holds no PEM certificate") from None
+            field = "idp-certificate-authority"
+            authorities = Material.of(self._provider.ca, self._clock, field=field, where=self._config.source).read()
+        try:
+            context = ssl.create_default_context(cadata=authorities and authorities.decode("ascii"))
+        except (ssl.SSLError, ValueError):
+            raise self._failed("idp-certificate-authority holds no PEM certificate") from None
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context),
             timeout=aiohttp.ClientTimeout(total=None),
