@@ -11,7 +11,6 @@ server cannot have acted on it. Every failure is a KubeError.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
@@ -22,8 +21,9 @@ from steersman.kube.discovery import Discovery, ServedKind, ServerVersion
 from steersman.kube.errors import BadRequest, BadResponse, Conflict
 from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import PartialObjectMetadata, Resource, encode
+from steersman.kube.patches import PatchType
 from steersman.kube.projection import carry, explicit
-from steersman.kube.reader import Reader, Target, decoded, query
+from steersman.kube.reader import Reader, Target, decoded, query, selector_text
 from steersman.kube.transport import Transport
 
 if TYPE_CHECKING:
@@ -44,16 +44,7 @@ ObjectT = TypeVar("ObjectT", bound=Resource | dict[str, Any])
 Patch = dict[str, Any] | list[Any] | bytes
 Kinds = list[ServedKind]  # for Client has a method called list
 
-_APPLY = "application/apply-patch+yaml"
 _MODIFY_ATTEMPTS = 8  # a conflict means somebody else made progress; this many in a row is a fight
-
-
-class PatchType(StrEnum):
-    """How a patch is written; server-side apply is `Client.apply`."""
-
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"  # built-in kinds only
 
 
 class Client(Reader):
@@ -255,7 +246,7 @@ class Client(Reader):
         path = codec.kind.path(self._namespace_of(codec.kind, obj, namespace), _name_of(obj), subresource)
         params = self._write_params(dry_run, field_manager, field_validation)
         params |= query(force="true" if force else None)
-        return await self._write("PATCH", path, codec, encode(obj), params, content_type=_APPLY)
+        return await self._write("PATCH", path, codec, encode(obj), params, content_type=PatchType.APPLY)
 
     async def delete(
         self,
@@ -294,7 +285,7 @@ class Client(Reader):
         """Delete every object of a kind that the selectors match, in one namespace (the client's by default)."""
         kind = codec_for(target).kind
         path = kind.path(self._namespace_for(kind, namespace))
-        params = query(labelSelector=label_selector, fieldSelector=field_selector)
+        params = query(labelSelector=selector_text(label_selector), fieldSelector=field_selector)
         options = _delete_options(None, None, propagation, grace_period_seconds, dry_run)
         await self._request("DELETE", path, params=params, body=options, headers=_CONTENT_JSON)
 

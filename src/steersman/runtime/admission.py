@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from steersman.errors import SteersmanError
-from steersman.kube.objects import Resource, Struct, to_wire
-from steersman.kube.patches import apply_merge_patch, json_patch, merge_patch
+from steersman.kube.objects import Resource, Struct
+from steersman.kube.patches import json_patch
+from steersman.kube.projection import carry, explicit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -211,14 +212,13 @@ async def _answer(hook: Hook, wire: _WireRequest) -> dict[str, Any]:
         )
     except msgspec.ValidationError as error:
         raise Denied(f"the object does not decode: {error}") from None
-    before = to_wire(request.new) if hook.mutating and request.new is not None else None
+    before = explicit(request.new) if hook.mutating and request.new is not None else None
     result = await hook.function(request)
     if not hook.mutating:
         return {"allowed": True, **({"warnings": list(result)} if result else {})}
     if result is None or before is None or wire.object is None:
         return {"allowed": True}
-    wanted = apply_merge_patch(wire.object, merge_patch(before, to_wire(result)))
-    operations = json_patch(wire.object, wanted)
+    operations = json_patch(wire.object, carry(wire.object, before, explicit(result)))
     if not operations:
         return {"allowed": True}
     patch = base64.b64encode(msgspec.json.encode(operations)).decode()

@@ -135,9 +135,10 @@ class ManagedCertificates:
 
     async def _read(self) -> dict[str, Any] | None:
         try:
-            return await self._client.get(SECRETS, self._secret, namespace=self._namespace)
+            secret: dict[str, Any] = await self._client.get(SECRETS, self._secret, namespace=self._namespace)
         except NotFound:
             return None
+        return secret
 
     async def _write(self, secret: dict[str, Any] | None, bundle: Bundle) -> None:
         data = {key: base64.b64encode(getattr(bundle, field)).decode() for field, key in _KEYS.items()}
