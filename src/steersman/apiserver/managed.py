@@ -177,10 +177,8 @@ def settle(
                 conflicts[manager] = taken
             left = sets.difference(left, taken)
         left = sets.difference(left, seen.removed)
-        if left is owned.fields or left == owned.fields:
-            out[manager] = owned
-        elif left:
-            out[manager] = Owned(left, version, owned.time)
+        if left:
+            out[manager] = owned if left == owned.fields else Owned(left, version, owned.time)
     return change, out
 
 
@@ -246,7 +244,7 @@ def decode(entries: list[Object] | None, *, trusted: bool = True) -> Managed:
                 raise ValueError("apiVersion must not be empty")
             if entry.get("fieldsType") != "FieldsV1":
                 raise ValueError(f"invalid fieldsType {entry.get('fieldsType')!r}")
-            fields, time = sets.parse(fields or {}), _normal_time(time)
+            fields, time = sets.parse({} if fields is None else fields), _normal_time(time)
         known = "" if operation == APPLY else version
         manager = Manager(entry.get("manager", ""), operation, known, entry.get("subresource", ""))
         managed[manager] = Owned(fields, version, time, entry if trusted else None)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from steersman.apiserver.causes import go_quote
 from steersman.apiserver.fit import go_type, plain
-from steersman.apiserver.statuses import bad_request, internal, unprocessable
+from steersman.apiserver.statuses import StatusError, bad_request, internal, unprocessable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -70,7 +70,14 @@ def _directed(patch: Map) -> Map:
         return {key: value for key, value in patch.items() if key != PATCH}
     if directive == "delete":
         return {}
-    raise internal(f"unknown patch type: {plain(directive)} in map: {plain(patch)}")
+    raise _unknown(directive, patch)
+
+
+def _unknown(directive: Any, patch: Map) -> StatusError:
+    shown = directive
+    if not isinstance(directive, str):  # Go's %s says so about a value that is no string
+        shown = "%!s(<nil>)" if directive is None else f"%!s({go_type(directive)}={plain(directive)})"
+    return internal(f"unknown patch type: {shown} in map: {plain(patch)}")
 
 
 def _retain(out: Map, patch: Map) -> None:
@@ -140,7 +147,7 @@ def _without_special(original: list[Any], patch: list[Any], key: str) -> tuple[l
         elif directive == "merge":
             raise internal("merging lists cannot yet be specified in the patch")
         else:
-            raise internal(f"unknown patch type: {plain(directive)} in map: {plain(item)}")
+            raise _unknown(directive, item)
     return (plain_items, []) if replace else (original, plain_items)
 
 
