@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.apiserver import patching, statuses
 from steersman.apiserver import fields as sets
+from steersman.apiserver import patching, statuses
 from steersman.apiserver.api import Reply
 from steersman.apiserver.apply import apply
 from steersman.apiserver.conform import ConformError, conform
@@ -46,6 +46,11 @@ def get_scale(api: Api, request: Request) -> Reply:
     """GET of the scale."""
     route = request.route
     record = find(api, route.info, route.namespace, route.name)
+    if route.info.custom is not None and _replicas(route.info, record.obj) is None:
+        why = f'the spec replicas field "{_spec_path(route.info)}" does not exist'
+        raise statuses.StatusError(
+            500, f"Internal error occurred: {why}", reason="InternalError", details={"causes": [{"message": why}]}
+        )
     return _answer(route.info, record)
 
 
@@ -110,7 +115,10 @@ def _tracked(api: Api, live: JSON, wanted: JSON, options: WriteOptions) -> JSON:
 
 def _write(api: Api, request: Request, record: Record, wanted: JSON, options: WriteOptions) -> Reply:
     info = request.route.info
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    replicas = (wanted.get("spec") or {}).get("replicas")
+    if info.custom is not None and replicas is None and _replicas(info, record.obj) is None:
+        raise statuses.bad_request(f'the spec replicas field "{_spec_path(info)}" cannot be empty')
+    replicas = replicas or 0
     if replicas < 0:
         why = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise statuses.invalid(SCALE, request.route.name, [Cause("FieldValueInvalid", why, "spec.replicas")])
@@ -150,15 +158,7 @@ def _scale(info: ResourceInfo, record: Record) -> JSON:
     managed = _from_parent(info, parent)
     if managed:
         metadata["managedFields"] = encode(managed)
-    replicas = _at(parent, _path(info.scale.spec_replicas))
-    if info.custom is not None and replicas is None:
-        where = info.scale.spec_replicas
-        raise statuses.StatusError(
-            500,
-            f'Internal error occurred: the spec replicas field "{where}" does not exist',
-            reason="InternalError",
-            details={"causes": [{"message": f'the spec replicas field "{where}" does not exist'}]},
-        )
+    replicas = _replicas(info, parent)
     status: JSON = {"replicas": _at(parent, _path(info.scale.status_replicas)) or 0}
     if info.custom is not None:
         selector = _at(parent, _path(info.scale.selector)) if info.scale.selector else None
@@ -173,6 +173,16 @@ def _scale(info: ResourceInfo, record: Record) -> JSON:
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
+
+
+def _spec_path(info: ResourceInfo) -> str:
+    assert info.scale is not None
+    return info.scale.spec_replicas
+
+
+def _replicas(info: ResourceInfo, parent: JSON) -> int | None:
+    replicas: int | None = _at(parent, _path(_spec_path(info)))
+    return replicas
 
 
 def _selector(parent: JSON) -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from steersman.apiserver import admission, lifecycle, patching, statuses, strategy
 from steersman.apiserver.conversion import converter, to_storage
 from steersman.apiserver.decoding import body_object
@@ -332,8 +334,9 @@ def _check_version(info: ResourceInfo, existing: Record, obj: JSON) -> None:
     if not given or int(given) == 0:
         if info.unconditional_update:
             return
-        shown = "0x0" if info.custom else "0"
-        why = f"Invalid value: {shown}: must be specified for an update"
-        raise statuses.invalid(info.kind, name, [Cause("FieldValueInvalid", why, "metadata.resourceVersion")])
+        # the real server names the resource here, where it names the kind everywhere else
+        named = structs.replace(info.kind, kind=info.kind.plural)
+        why = "Invalid value: 0: must be specified for an update"
+        raise statuses.invalid(named, name, [Cause("FieldValueInvalid", why, "metadata.resourceVersion")])
     if int(given) != existing.revision:
         raise statuses.conflict(info.kind, name)
