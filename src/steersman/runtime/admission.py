@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ from steersman.kube.patches import json_patch
 from steersman.kube.projection import carry, explicit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["Admission", "Denied", "Hook", "UserInfo", "mutate", "respond", "validate"]
 
