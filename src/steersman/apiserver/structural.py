@@ -47,6 +47,7 @@ class Node:
         "additional",
         "all_of",
         "any_of",
+        "closed",
         "default",
         "embedded",
         "enum",
@@ -122,13 +123,18 @@ class Node:
         self.additional: Node | None = None  # of every key that is not a property; None when those are unknown
         if isinstance(more, dict):
             self.additional = Node(more)
-        elif more is True:
+        elif more is not None:
             self.additional = Node({"nullable": True})
+        self.closed = more is False  # validation refuses what pruning would keep
         self.items = Node(raw["items"]) if isinstance(raw.get("items"), dict) else None
         self.all_of = tuple(Node(child) for child in raw.get("allOf") or ())
         self.any_of = tuple(Node(child) for child in raw.get("anyOf") or ())
         self.one_of = tuple(Node(child) for child in raw.get("oneOf") or ())
         self.negation = Node(raw["not"]) if raw.get("not") is not None else None
+
+    def prune(self, value: Any) -> Any:
+        """`value` without the fields this node does not know."""
+        return _prune(value, self, "", None)
 
     def child(self, key: str) -> Node | None:
         """The schema of the value under `key` of a map."""

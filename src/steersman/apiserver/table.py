@@ -47,21 +47,19 @@ def table(
     """The Table of `objects`. `include` says what comes with each row; columns are sent once per watch."""
     cells = _cells(info)
     pods = info.kind.qualified == "pods"
-    rows: list[JSON] | None = []
+    rows: list[JSON] = []
     for obj in objects:
         row: JSON = {"cells": cells(obj, now)}
         if pods and (found := podcells.conditions(obj)):
             row["conditions"] = found
         row["object"] = _included(obj, include)
         rows.append(row)
-    if not rows and cells is _name_and_creation:
-        rows = None  # where the real server has nothing to print it says so like this
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": list_meta,
         "columnDefinitions": None if columns_known else columns(info),
-        "rows": rows,
+        "rows": None if not rows and cells is _name_and_creation else rows,  # as the real server says it
     }
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo, ScalePaths
     from steersman.apiserver.structural import Node, Structural
 
-__all__ = ["validate", "validate_scale", "validate_status"]
+__all__ = ["validate", "validate_scale", "validate_status", "value_causes"]
 
 MAX_INT32: Final = 2**31 - 1
 MIN_INT32: Final = -(2**31)
@@ -101,6 +101,12 @@ def validate_status(info: ResourceInfo, obj: dict[str, Any], old: dict[str, Any]
     found += validate_scale(info.scale, obj, spec=False)
     found += list_causes(structural.root, obj, old)
     return found
+
+
+def value_causes(node: Node, value: Any, path: str) -> list[Cause]:
+    """Why a value cannot stand where `node` is; `path` is the field that holds it."""
+    problems, _ = _check(node, value, "", _ABSENT)
+    return _worded(problems, path)
 
 
 def validate_scale(scale: ScalePaths | None, obj: dict[str, Any], *, spec: bool = True) -> list[Cause]:
@@ -391,6 +397,9 @@ def _check_map(node: Node, value: dict[str, Any], path: str, old: Any) -> tuple[
         here = f"{path}.{key}"
         if child is not None:
             here = here if path else key
+        elif node.closed:
+            problems.append(_Problem("invalid", path, f"{here} in body is a forbidden property", value=key))
+            continue
         else:
             child = node.additional
         if child is None:
