@@ -22,6 +22,7 @@ __all__ = ["cli", "main"]
 COMMANDS: dict[str, tuple[str, str]] = {
     "apiserver": ("steersman.cli.apiserver", "Run the embedded API server: a small, honest Kubernetes API in memory."),
     "controlplane": ("steersman.cli.controlplane", "Build, start and stop the real control plane for tests."),
+    "crds": ("steersman.cli.crds", "Print the CustomResourceDefinitions of operators or of a Python file."),
     "demo": ("steersman.cli.demo", "Play a short story on an embedded API server."),
 }
 

@@ -1,0 +1,40 @@
+"""The options every command has that talks to a cluster, named as kubectl names them."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steersman.kube.clusterconfig import ClusterConfig
+
+__all__ = ["cluster_config", "kube_options"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def kube_options(function: F) -> F:
+    """Add --kubeconfig, --context and --namespace; the command gets `kubeconfig`, `context` and `namespace`."""
+    options = [
+        click.option(
+            "--kubeconfig",
+            type=click.Path(path_type=Path, dir_okay=False),
+            envvar="STEERSMAN_KUBECONFIG",
+            help="Read the cluster and credentials from this file  [default: as kubectl does]",
+        ),
+        click.option("--context", envvar="STEERSMAN_CONTEXT", help="Use this context of the kubeconfig."),
+        click.option("-n", "--namespace", envvar="STEERSMAN_NAMESPACE", help="Work in this namespace."),
+    ]
+    return functools.reduce(lambda command, option: option(command), reversed(options), function)
+
+
+def cluster_config(kubeconfig: Path | None, context: str | None) -> ClusterConfig:
+    """What the options say, in kubectl's order of precedence."""
+    from steersman.kube.kubeconfig import load_config
+
+    return load_config(kubeconfig, context)
