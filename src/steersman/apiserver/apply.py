@@ -93,7 +93,8 @@ def apply(
 
     Raises ApplyConflicts, or another StatusError when the configuration does not fit the type.
     """
-    request = _Apply(schema, live, config, manager, api_version, kind, now, subresource, convert)
+    applier = Manager(manager, APPLY, "", subresource)
+    request = _Apply(schema, live, config, applier, api_version=api_version, kind=kind, now=now, convert=convert)
     try:
         result, managed = request.run(force=force)
     except ApplyConflicts as refused:
@@ -114,11 +115,11 @@ class _Apply:
         schema: Schema,
         live: Object | None,
         config: Object,
-        manager: str,
+        applier: Manager,
+        *,
         api_version: str,
         kind: str,
         now: str,
-        subresource: str,
         convert: Converter | None,
     ) -> None:
         self.schema = schema
@@ -126,7 +127,7 @@ class _Apply:
         self.live = zero(schema) | {"apiVersion": api_version, "kind": self.kind} if live is None else live
         self.exists = live is not None
         self.config = config
-        self.applier = Manager(manager, APPLY, "", subresource)
+        self.applier = applier
         self.api_version = api_version
         self.now = now
         self.convert = convert
@@ -185,7 +186,7 @@ class _Apply:
         """The owners of the live object; everything there before the first apply belongs to a manager called so."""
         managed = owners.decode(self.live.get("metadata", {}).get("managedFields"))
         if managed or not self.exists:
-            return managed
+            return owners.reconcile(self.schema, managed)
         writer = Manager(BEFORE_FIRST_APPLY, UPDATE, self.api_version, self.applier.subresource)
         return owners.record_update(self.schema, None, self.live, managed, writer, now=self.now, convert=self.convert)
 

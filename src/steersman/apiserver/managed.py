@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from steersman.apiserver import fields as sets
 from steersman.apiserver.conform import zero
 from steersman.apiserver.fields import FieldSet, json_text
-from steersman.apiserver.typed import Comparison, TypedError, compare
+from steersman.apiserver.typed import Comparison, TypedError, compare, reconciled
 
 if TYPE_CHECKING:
     from steersman.apiserver.schema import Schema
@@ -132,6 +132,7 @@ def record_update(
 ) -> Managed:
     """The owners after `writer` turned `old` into `new`."""
     before = zero(schema) if old is None else old
+    managed = reconcile(schema, managed)
     change, managed = settle(schema, before, new, managed, None, writer=writer, convert=convert)
     taken = sets.union(change.modified, change.added)
     taken = sets.difference(taken, UNTRACKED)
@@ -203,6 +204,17 @@ def _filtered(schema: Schema, change: Comparison, subresource: str) -> Compariso
     """A change without the fields a write to this subresource may not touch."""
     resets = schema.resets.get(subresource)
     return Comparison(*(sets.prune(part, resets) for part in change)) if resets else change
+
+
+def reconcile(schema: Schema, managed: Managed) -> Managed:
+    """The owners in terms of the type as it is now; the types of built-in kinds do not change."""
+    if schema.builtin:
+        return managed
+    out: Managed = {}
+    for manager, owned in managed.items():
+        fields = reconciled(schema, owned.fields)
+        out[manager] = owned if fields is owned.fields else Owned(fields, owned.api_version, owned.time)
+    return out
 
 
 def _cap(managed: Managed) -> Managed:

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.schema import Schema
 
-__all__ = ["Comparison", "TypedError", "compare", "everything", "field_set", "item_element", "named_members", "remove"]
+__all__ = [
+    "Comparison",
+    "TypedError",
+    "compare",
+    "everything",
+    "field_set",
+    "item_element",
+    "named_members",
+    "reconciled",
+    "remove",
+]
 
 SCALAR: Final = "scalar"
 LIST: Final = "list"
@@ -341,3 +351,24 @@ def named_members(schema: Schema | None, fields: FieldSet) -> FieldSet:
         tree = named_members(inner, below)
         out[element] = as_member(tree) if declared else tree
     return out
+
+
+def reconciled(schema: Schema, fields: FieldSet) -> FieldSet:
+    """A stored set after its type changed: who owned parts of what is one unit now owns the unit."""
+    out: FieldSet | None = None
+    for element, below in fields.items():
+        child = _type_below(schema, element)
+        if not below or child is None:
+            continue
+        unit = child.map_atomic if child.is_map else child.scalar is None and child.list_type == "atomic"
+        left = {} if unit and child.element is not child else reconciled(child, below)
+        if left is not below:
+            out = dict(fields) if out is None else out
+            out[element] = left
+    return fields if out is None else out
+
+
+def _type_below(schema: Schema, element: str) -> Schema | None:
+    if element[0] == "f":
+        return schema.field(element[2:]) if schema.is_map else None
+    return schema.items if schema.is_list and element != MEMBER else None

@@ -234,6 +234,19 @@ def test_managers_of_a_version_that_is_gone_are_dropped_and_others_see_the_chang
     assert owned(done) == {"v1": {"f:b": {}}, "v2": {"f:a": {}}, "w": {"f:a": {}}}
 
 
+def test_who_owned_parts_of_what_became_one_unit_owns_the_unit():
+    def thing(**unit: str):
+        inner = {"type": "object", "additionalProperties": {"type": "string"}, **unit}
+        return custom_schema({"type": "object", "properties": {"a": inner, "n": {"type": "integer"}}}, status=False)
+
+    old = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x", "uid": "1"}, "a": {"k": "v"}, "n": 1}
+    created = track_update(thing(), None, old, manager="a", api_version="x/v1", now=T0)
+    assert owned(created) == {"a": {"f:a": {".": {}, "f:k": {}}, "f:n": {}}}
+    atomic = thing(**{"x-kubernetes-map-type": "atomic"})
+    changed = track_update(atomic, created, {**created, "n": 2}, manager="b", api_version="x/v1", now=T1)
+    assert owned(changed) == {"a": {"f:a": {}}, "b": {"f:n": {}}}
+
+
 def test_a_write_that_changes_nothing_but_times_is_no_write():
     created = write(None, config_map(a="1"))
     later = {**created, "metadata": {**created["metadata"], "managedFields": [{**entries(created)[0], "time": T2}]}}
