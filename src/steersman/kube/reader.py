@@ -222,7 +222,7 @@ def _list_request(
 ) -> tuple[str, dict[str, str]]:
     """Path and parameters of a list."""
     return kind.path(namespace), query(
-        labelSelector=label_selector,
+        labelSelector=selector_text(label_selector),
         fieldSelector=field_selector,
         resourceVersion=resource_version,
         resourceVersionMatch=resource_version_match,
@@ -255,6 +255,13 @@ def _watch_request(
 def query(**values: object) -> dict[str, str]:
     """Query parameters, without those that say nothing."""
     return {name: text for name, value in values.items() if value is not None and (text := str(value))}
+
+
+def selector_text(selector: str | Selector | None) -> str | None:
+    """A label selector for a query. A selector of nothing has no text, and an empty one would mean everything."""
+    if selector is None or isinstance(selector, str):
+        return selector
+    return "steersman.dev/none,!steersman.dev/none" if selector.nothing else str(selector)
 
 
 def decoded(codec: Codec[T], response: Response) -> T:

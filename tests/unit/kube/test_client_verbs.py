@@ -147,6 +147,11 @@ class TestList:
         )
         assert sent(server).query == {"labelSelector": "app in (a,b),!c", "fieldSelector": "metadata.name=x"}
 
+    async def test_a_selector_of_nothing_does_not_select_everything(self, wire, client):
+        server = await wire(page())
+        await client(server).list(ConfigMap, label_selector=Selector.NOTHING)
+        assert sent(server).query["labelSelector"] == "steersman.dev/none,!steersman.dev/none"
+
     async def test_pages_that_expire_on_the_way_are_read_again_in_one_piece(self, wire, client):
         server = await wire([page("a", token="t1"), refused(410, "Expired"), page("a", "b", revision="20")])
         found = await client(server).list(ConfigMap, limit=1)
@@ -369,6 +374,13 @@ class TestDelete:
         request = sent(server)
         assert (request.method, request.path) == ("DELETE", "/api/v1/namespaces/shop/configmaps")
         assert request.query == {"labelSelector": "a=b"}
+
+    async def test_a_selector_of_nothing_does_not_delete_everything(self, wire, client):
+        server = await wire(reply(200, {"kind": "ConfigMapList", "items": []}))
+        await client(server).delete_collection(ConfigMap, label_selector=Selector.NOTHING)
+        text = sent(server).query["labelSelector"]
+        assert not Selector.parse(text).matches({})
+        assert not Selector.parse(text).matches({"steersman.dev/none": "x"})
 
 
 POD = {
