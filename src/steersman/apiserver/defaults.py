@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from steersman.kube.resources import Kind
 
-__all__ = ["apply_defaults"]
+__all__ = ["TEMPLATE_GENERATION", "apply_defaults"]
 
 Struct = dict[str, Any]
 ONE_HOUR: Final = 3600

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.apiserver.conform import zero
+from steersman.apiserver.conform import at_rest, zero
+from steersman.apiserver.defaults import TEMPLATE_GENERATION, apply_defaults
+from steersman.apiserver.metadata import finalizer_warnings
 from steersman.apiserver.schema import STATUS_RESETS
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.kinds import ResourceInfo
 
-__all__ = ["for_create", "for_status_update", "for_update", "returns_deleted"]
+__all__ = ["for_create", "for_status_update", "for_update", "returns_deleted", "update_warnings"]
 
 JSON = dict[str, Any]
 
@@ -39,8 +41,10 @@ def for_create(info: ResourceInfo, obj: JSON, now: str) -> JSON:
     if info.status and info.kind.kind not in _STATUS_ON_CREATE:
         empty = None if info.custom is not None else zero(info.schema).get("status")
         obj = _with(obj, "status", empty)
-    prepare = _CREATE.get(info.kind.qualified) if info.custom is None else None
-    return prepare(obj, now) if prepare else obj
+    if info.custom is not None:
+        return obj
+    prepare = _CREATE.get(info.kind.qualified)
+    return at_rest(info.schema, prepare(obj, now) if prepare else obj)
 
 
 def for_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
@@ -50,7 +54,10 @@ def for_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
     if info.kind.qualified == "namespaces":
         finalizers = old.get("spec", {}).get("finalizers")
         obj = {**obj, "spec": _with(obj.get("spec") or {}, "finalizers", finalizers)}
-    return obj
+    elif info.kind.qualified == "daemonsets.apps":
+        generation = int(old["metadata"]["annotations"][TEMPLATE_GENERATION])
+        obj = _generated(obj, generation + (obj["spec"]["template"] != old["spec"]["template"]))
+    return obj if info.custom is not None else at_rest(info.schema, obj)
 
 
 def for_status_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
@@ -68,6 +75,11 @@ def for_status_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
         else:
             obj = _with(obj, head, old.get(head))
     return obj
+
+
+def update_warnings(info: ResourceInfo, obj: JSON, old: JSON | None) -> list[str]:
+    """What the server takes but does not like."""
+    return finalizer_warnings(info, obj, old)
 
 
 def _with(obj: JSON, key: str, value: Any) -> JSON:
@@ -94,6 +106,17 @@ def _volume(obj: JSON, now: str) -> JSON:
 
 def _claim(obj: JSON, now: str) -> JSON:  # noqa: ARG001
     return {**obj, "status": {"phase": "Pending"}}
+
+
+def _daemon_set(obj: JSON, now: str) -> JSON:  # noqa: ARG001
+    return _generated(obj, 1)
+
+
+def _generated(daemon_set: JSON, generation: int) -> JSON:
+    """A daemon set counts the changes of its template in an annotation, since before there were generations."""
+    metadata = daemon_set["metadata"]
+    annotations = {**metadata["annotations"], TEMPLATE_GENERATION: str(generation)}
+    return {**daemon_set, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _job(obj: JSON, now: str) -> JSON:  # noqa: ARG001
@@ -156,6 +179,7 @@ _CREATE: dict[str, Callable[[JSON, str], JSON]] = {
     "pods": _pod,
     "persistentvolumes": _volume,
     "persistentvolumeclaims": _claim,
+    "daemonsets.apps": _daemon_set,
     "jobs.batch": _job,
     "customresourcedefinitions.apiextensions.k8s.io": _definition,
 }
