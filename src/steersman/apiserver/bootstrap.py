@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from steersman.apiserver.pipeline import insert
 from steersman.apiserver.requests import WriteOptions
-from steersman.apiserver.writes import insert
 
 if TYPE_CHECKING:
     from steersman.apiserver.api import Api

@@ -31,10 +31,17 @@ _EVENT_NAMES = {
 _CORE_NAMES = {old: new for new, old in _EVENT_NAMES.items()}
 
 
-def converter(info: ResourceInfo) -> Callable[[JSON], JSON] | None:
-    """From the stored content to the content of `info`'s version; None when they are the same."""
+def converter(info: ResourceInfo, *, reread: bool = False) -> Callable[[JSON], JSON] | None:
+    """From the stored content to the content of `info`'s version; None when they are the same.
+
+    A custom resource is pruned and defaulted by the schema of the version it is read in. `reread` asks for that even
+    in the stored version, after the schema changed.
+    """
     kind, stored = info.kind, info.storage
-    if info.custom is not None or (kind.group, kind.version) == (stored.group, stored.version):
+    same = (kind.group, kind.version) == (stored.group, stored.version)
+    if info.custom is not None:
+        return None if same and not reread else info.structural.admit
+    if same:
         return None
     return _FROM_STORAGE[kind.api_version, kind.kind]
 

@@ -15,15 +15,30 @@ import yaml
 
 from steersman.apiserver import statuses
 from steersman.apiserver.jsontext import explain
+from steersman.kube.errors import Cause
+from steersman.kube.resources import Kind
 
 if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.registry import Registry
     from steersman.apiserver.requests import Request
-    from steersman.kube.resources import Kind
 
-__all__ = ["body_object", "check_type", "duplicate_fields", "parse_json", "parse_yaml"]
+__all__ = ["body_object", "check_type", "duplicate_fields", "json_kind", "parse_json", "parse_yaml", "wrong_type"]
 
+# Versions that are not served any more (or by another resource) but that the real server still can read.
+_OLD_VERSIONS = {
+    "apps": {"v1beta1", "v1beta2"},
+    "autoscaling": {"v1", "v2"},
+    "batch": {"v1beta1"},
+    "coordination.k8s.io": {"v1beta1"},
+    "discovery.k8s.io": {"v1beta1"},
+    "events.k8s.io": {"v1beta1"},
+    "networking.k8s.io": {"v1beta1"},
+    "policy": {"v1beta1"},
+    "rbac.authorization.k8s.io": {"v1alpha1", "v1beta1"},
+    "storage.k8s.io": {"v1beta1"},
+}
+SUMMARY = 30  # bytes of a body that an error quotes
 MAX_BODY = 3 * 1024 * 1024
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -42,17 +57,22 @@ def body_object(registry: Registry, request: Request, expected: Kind) -> tuple[d
         except ValueError as error:
             raise statuses.bad_request(_unrecognized(expected, f"yaml: {error}", request.body)) from None
     else:
-        media = "application/json, application/yaml" if info.custom else _MEDIA
         raise statuses.unsupported_media(
-            f"the body of the request was in an unknown format - accepted media types include: {media}"
+            f"the body of the request was in an unknown format - accepted media types include: {_MEDIA}"
         )
     try:
         value = _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise statuses.bad_request(_unrecognized(expected, explain(text), text)) from None
     if not isinstance(value, dict):
-        why = f"json: cannot unmarshal {_json_kind(value)} into Go value of type {_TYPE_META}"
+        why = f"json: cannot unmarshal {json_kind(value)} into Go value of type {_TYPE_META}"
         raise statuses.bad_request(_unrecognized(expected, why, text))
+    if info.custom is not None and expected is info.kind and not value.get("kind"):
+        whole = text.decode(errors="replace")
+        raise statuses.bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): "
+            f"Object 'Kind' is missing in '{whole}' ({_summary(text)})"
+        )
     check_type(registry, info, value, expected)
     return value, duplicate_fields(text, value)
 
@@ -67,24 +87,20 @@ def check_type(registry: Registry, info: ResourceInfo, value: dict[str, Any], ex
         wrong = value["apiVersion"] if not isinstance(api_version, str) else value["kind"]
         name = "apiVersion" if not isinstance(api_version, str) else "kind"
         raise statuses.bad_request(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {_json_kind(wrong)} into Go struct "
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(wrong)} into Go struct "
             f"field .{name} of type string"
         )
     group, _, version = api_version.rpartition("/")
-    if info.custom is not None:
-        if not kind:
-            raise statuses.bad_request(
-                f'{expected.kind} in version "{expected.version}" cannot be handled as a {expected.kind}: '
-                "unmarshalerDecoder: Object 'Kind' is missing in '{}'"
-            )
-        if kind != expected.kind:
-            raise statuses.bad_request(
-                f"the kind in the data ({kind}) does not match the expected kind ({expected.kind})"
-            )
-        raise statuses.bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API version "
-            f"({expected.api_version})"
-        )
+    mismatch = statuses.bad_request(
+        f"the API version in the data ({api_version}) does not match the expected API version ({expected.api_version})"
+    )
+    if info.custom is not None and expected is info.kind:
+        if api_version != expected.api_version:
+            raise mismatch
+        name = (value.get("metadata") or {}).get("name", "")
+        raise wrong_type(expected, name, "kind", kind, expected.kind)
+    if (group, kind) == (expected.group, expected.kind) and version in _OLD_VERSIONS.get(group, ()):
+        raise mismatch
     subject = f'{kind} in version "{version}" cannot be handled as a {expected.kind}'
     if registry.by_kind(group, version, kind) is None:
         raise statuses.bad_request(
@@ -171,22 +187,32 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _unrecognized(expected: Kind, why: str, text: bytes) -> str:
-    """Go prints a body that begins like an object as text and any other as hexadecimal."""
-    if not text:
-        shown = "<empty>"
-    elif text[:1] == b"{":
-        shown = text.decode(errors="replace")
-    else:
-        shown = text.hex()
-    if len(shown) > 1000:
-        shown = f"{shown[:1000]} [truncated {len(shown) - 1000} chars]"
     return (
         f"the object provided is unrecognized (must be of type {expected.kind}): "
-        f"couldn't get version/kind; json parse error: {why} ({shown})"
+        f"couldn't get version/kind; json parse error: {why} ({_summary(text)})"
     )
 
 
-def _json_kind(value: Any) -> str:
+def _summary(text: bytes) -> str:
+    """The beginning of a body; one that begins like an object is shown as text, any other as hexadecimal."""
+    if not text:
+        return "<empty>"
+    head = text[:SUMMARY]
+    shown = head.decode(errors="replace") if text[:1] == b"{" else head.hex()
+    return f"{shown} ..." if len(text) > SUMMARY else shown
+
+
+def wrong_type(expected: Kind, name: str, field: str, given: str, wanted: str) -> statuses.StatusError:
+    """A custom resource that says it is of another type."""
+    shown = Kind(group=expected.group, version="", kind=given if field == "kind" else expected.kind, plural="")
+    cause = Cause("FieldValueInvalid", f'Invalid value: "{given}": must be {wanted}', field)
+    return statuses.invalid(shown, name, [cause])
+
+
+def json_kind(value: Any) -> str:
+    """What Go calls the type of a JSON value."""
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):

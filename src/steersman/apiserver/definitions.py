@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver.lifecycle import CLEANUP, DeleteOptions, delete_object, finish, finished
+from steersman.apiserver.pipeline import change, in_version
+from steersman.apiserver.requests import WriteOptions
 from steersman.kube.resources import Kind
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFINITION", "Definitions"]
 
+MANAGER = WriteOptions(manager="kube-apiserver")
 DEFINITION = Kind(
     group="apiextensions.k8s.io",
     version="v1",
@@ -55,14 +58,26 @@ class Definitions:
                 else:
                     known = self._api.registry.definition(name)
                     if known is None or _without_version(known) != _without_version(record.obj):
-                        self._write(self._api.registry.install(record.obj, now=self._api.now()))
+                        outcome = self._api.registry.install(record.obj, now=self._api.now())
+                        self._write(outcome)
+                        if known is not None and known["spec"] != record.obj["spec"]:
+                            self._reread(outcome)
 
     def _write(self, outcome: Installation) -> None:
-        store = self._api.store
-        table = store.table(DEFINITION)
+        info = self._api.storage_info(DEFINITION)
+        assert info is not None
+        table = self._api.store.table(DEFINITION)
         for status in outcome.statuses:
             record = table.records[outcome.name]
-            store.put(table, outcome.name, {**record.obj, "status": status})
+            change(self._api, info, record, {**record.obj, "status": status}, MANAGER, [], subresource="status")
+
+    def _reread(self, outcome: Installation) -> None:
+        """Objects are read through the definition as it is now: pruned and defaulted by it."""
+        if not outcome.resources:
+            return
+        info = self._api.storage_info(outcome.resources[0].storage)
+        if info is not None:
+            self._api.store.reread(self._api.table(info), lambda obj: in_version(info, obj, reread=True))
 
     def _remove(self, record: Record) -> None:
         """Delete every instance; the definition goes with the last one."""

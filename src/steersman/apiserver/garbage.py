@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver.lifecycle import FOREGROUND, ORPHAN, DeleteOptions, Preconditions, delete_object
+from steersman.apiserver.pipeline import change
 from steersman.apiserver.requests import WriteOptions
 from steersman.apiserver.statuses import StatusError
-from steersman.apiserver.writes import change, tracked_update
 
 if TYPE_CHECKING:
     from steersman.apiserver.api import Api
@@ -183,15 +183,6 @@ class Garbage:
         if values:
             metadata[field] = values
         try:
-            change(
-                self._api,
-                info,
-                record,
-                {**record.obj, "metadata": metadata},
-                MANAGER,
-                [],
-                subresource="",
-                tracked=tracked_update,
-            )
+            change(self._api, info, record, {**record.obj, "metadata": metadata}, MANAGER, [])
         except StatusError:
             return  # an object that no longer fits its own rules stays as it is

@@ -95,7 +95,7 @@ class Frontend:
                 query,
                 headers=http.headers,
                 body=await self._body(http),
-                media=negotiate(http.headers.get("Accept", "")),
+                media=negotiate(http.headers.get("Accept", ""), custom=found.info.custom is not None),
                 user=user,
             )
             try:

@@ -13,7 +13,7 @@ import msgspec
 
 from steersman.apiserver import statuses
 from steersman.apiserver.conform import ConformError, conform
-from steersman.apiserver.defaults import apply_defaults
+from steersman.apiserver.decoding import json_kind
 from steersman.apiserver.defaults import apply_defaults
 from steersman.apiserver.strict import unknown_fields
 from steersman.errors import FormatError
@@ -23,7 +23,7 @@ from steersman.kube.resources import Kind
 if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
 
-__all__ = ["fit"]
+__all__ = ["fit", "refused"]
 
 JSON = dict[str, Any]
 _NO_KIND = Kind(version="", kind="", plural="")
@@ -43,14 +43,17 @@ def fit(
         problems = [f'duplicate field "{path}"' for path in duplicates or ()]
         problems += [f'unknown field "{path}"' for path in _unknown(info, obj)]
         if problems and validation == "Strict":
-            raise _refused(info, obj, f"strict decoding error: {', '.join(problems)}", patch=patch)
+            raise refused(info, obj, f"strict decoding error: {', '.join(problems)}", patch=patch)
         warnings.extend(problems)
     try:
         if info.custom is None:
             return apply_defaults(info.kind, obj)
-        obj = conform(info.schema, info.structural.prune(obj))
+        if not isinstance(obj.get("metadata") or {}, dict):
+            go = json_kind(obj["metadata"])
+            raise ConformError(f"json: cannot unmarshal {go} into Go value of type v1.ObjectMeta")
+        obj = {"metadata": {}, **conform(info.schema, info.structural.prune(obj))}
     except (ConformError, FormatError) as error:
-        raise _refused(info, obj, str(error), patch=patch) from None
+        raise refused(info, obj, str(error), patch=patch) from None
     return info.structural.default(obj)
 
 
@@ -60,7 +63,7 @@ def _unknown(info: ResourceInfo, obj: JSON) -> list[str]:
     return unknown_fields(info.schema, obj)
 
 
-def _refused(info: ResourceInfo, obj: JSON, why: str, *, patch: bool) -> statuses.StatusError:
+def refused(info: ResourceInfo, obj: JSON, why: str, *, patch: bool) -> statuses.StatusError:
     """A body that does not decode is a bad request; the result of a patch that does not is an invalid object."""
     if not patch:
         kind = info.kind

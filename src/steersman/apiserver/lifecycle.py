@@ -39,6 +39,10 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 PROTECTED = {"default", "kube-system", "kube-public"}
+JOB_WARNING = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -114,6 +118,8 @@ def delete(api: Api, request: Request) -> Reply:
     route = request.route
     options = DeleteOptions.parse(request)
     record = find(api, route.info, route.namespace, route.name)
+    if _orphans_by_default(route.info, options):
+        request.warnings.append(JOB_WARNING)
     last, gone = delete_object(api, route.info, record, options)
     if gone and not returns_deleted(route.info):
         kind = route.info.kind
@@ -144,7 +150,7 @@ def delete_object(api: Api, info: ResourceInfo, record: Record, options: DeleteO
     if info.kind.qualified == "namespaces":
         return _delete_namespace(api, info, record, options)
     if info.kind.qualified == "customresourcedefinitions.apiextensions.k8s.io":
-        record = _begin_cleanup(api, info, record, options)
+        return _delete_definition(api, info, record, options)
     obj = record.obj
     meta = obj["metadata"]
     grace = _grace(api, info, obj, options)
@@ -267,11 +273,19 @@ def _finalizers(info: ResourceInfo, meta: JSON, options: DeleteOptions) -> list[
     elif options.propagationPolicy is not None:
         orphan = options.propagationPolicy == "Orphan"
         foreground = options.propagationPolicy == "Foreground"
+    elif ORPHAN in current or FOREGROUND in current:
+        orphan, foreground = ORPHAN in current, ORPHAN not in current
     else:
-        orphan, foreground = ORPHAN in current, FOREGROUND in current and ORPHAN not in current
+        orphan = _orphans_by_default(info, options)
     wanted = [name for name in current if name not in {ORPHAN, FOREGROUND}]
     wanted += [ORPHAN] * orphan + [FOREGROUND] * foreground
     return current if set(wanted) == set(current) else wanted
+
+
+def _orphans_by_default(info: ResourceInfo, options: DeleteOptions) -> bool:
+    """Jobs keep their pods unless told otherwise, for the sake of clients older than the garbage collector."""
+    asked = options.propagationPolicy is not None or options.orphanDependents is not None
+    return info.kind.qualified == "jobs.batch" and info.custom is None and not asked
 
 
 def _delete_namespace(api: Api, info: ResourceInfo, record: Record, options: DeleteOptions) -> tuple[Record, bool]:
@@ -293,12 +307,12 @@ def _delete_namespace(api: Api, info: ResourceInfo, record: Record, options: Del
     return api.store.put(api.table(info), record.key, marked), False
 
 
-def _begin_cleanup(api: Api, info: ResourceInfo, record: Record, options: DeleteOptions) -> Record:
+def _delete_definition(api: Api, info: ResourceInfo, record: Record, options: DeleteOptions) -> tuple[Record, bool]:
     """A definition stays until its instances are gone."""
     obj = record.obj
     meta = obj["metadata"]
     if "deletionTimestamp" in meta:
-        return record
+        return (record, False) if meta.get("finalizers") else _remove(api, info, record, options)
     status = obj.get("status") or {}
     terminating = {
         "type": "Terminating",
@@ -312,13 +326,11 @@ def _begin_cleanup(api: Api, info: ResourceInfo, record: Record, options: Delete
         *(meta.get("finalizers") or ()),
         *([CLEANUP] if CLEANUP not in (meta.get("finalizers") or ()) else ()),
     ]
-    meta = {**meta, "finalizers": finalizers, "deletionTimestamp": api.now(), "deletionGracePeriodSeconds": 0}
-    if meta.get("generation", 0) > 0:
-        meta["generation"] += 1
+    meta = {**meta, "finalizers": finalizers, "deletionTimestamp": api.now()}
     marked = {**obj, "metadata": meta, "status": {**status, "conditions": conditions}}
     if options.dry_run:
-        return Record(record.key, record.revision, marked)
-    return api.store.put(api.table(info), record.key, marked)
+        return Record(record.key, record.revision, marked), False
+    return api.store.put(api.table(info), record.key, marked), False
 
 
 def _seconds(text: str) -> int:

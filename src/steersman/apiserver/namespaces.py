@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver.admission import NAMESPACE
 from steersman.apiserver.lifecycle import DeleteOptions, delete_object, finish, finished
+from steersman.apiserver.pipeline import insert
 from steersman.apiserver.requests import WriteOptions
 from steersman.apiserver.statuses import StatusError
-from steersman.apiserver.writes import insert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

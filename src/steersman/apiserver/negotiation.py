@@ -35,8 +35,8 @@ DEFAULT = Media()
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str) -> Media:
-    """The first acceptable type in order of preference."""
+def negotiate(accept: str, *, custom: bool = False) -> Media:
+    """The first acceptable type in order of preference. Custom resources refuse in other words."""
     if not accept:
         return DEFAULT
     known = False
@@ -48,7 +48,7 @@ def negotiate(accept: str) -> Media:
         if view and (view not in _VIEWS or (params.get("g"), params.get("v")) != ("meta.k8s.io", "v1")):
             continue
         return Media(yaml=kind == "application/yaml", view=view)
-    if known:
+    if known or custom:
         raise statuses.not_acceptable(f"only the following media types are accepted: {_TYPES}")
     raise statuses.not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {_TYPES}", listed=True)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver import statuses
-from steersman.apiserver.decoding import parse_json, parse_yaml
+from steersman.apiserver.apply import apply
+from steersman.apiserver.decoding import duplicate_fields, json_kind, parse_json, parse_yaml
+from steersman.apiserver.strategic import strategic_merge
 from steersman.kube.patches import PatchError, PatchType, apply_json_patch, apply_merge_patch
 
 if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
+    from steersman.apiserver.managed import Converter
     from steersman.apiserver.requests import WriteOptions
     from steersman.apiserver.schema import Schema
 
@@ -45,25 +48,24 @@ def check(kind: PatchType, body: bytes) -> Any:
         patch = parse_json(body)
     except ValueError as error:
         raise statuses.bad_request(f"{prefix}{error}") from None
-    if kind is PatchType.JSON and not isinstance(patch, list):
-        what = {dict: "object", str: "string", bool: "bool"}.get(type(patch), "number")
-        raise statuses.bad_request(
-            f"error decoding patch: json: cannot unmarshal {what} into Go value of type []handlers.jsonPatchOp"
-        )
-    return patch
+    if patch is None and kind is not PatchType.JSON:
+        raise statuses.bad_request("Invalid JSON Patch")
+    wanted, go = (list, "[]handlers.jsonPatchOp") if kind is PatchType.JSON else (dict, "map[string]interface {}")
+    if patch is not None and not isinstance(patch, wanted):
+        raise statuses.bad_request(f"{prefix}json: cannot unmarshal {json_kind(patch)} into Go value of type {go}")
+    return patch or wanted()
 
 
 def duplicates(kind: PatchType, body: bytes) -> list[str]:
     """Fields that a merge patch names twice."""
-    return []
+    patch = check(kind, body) if kind in {PatchType.MERGE, PatchType.STRATEGIC} else None
+    return duplicate_fields(body, patch) if patch else []
 
 
 def patched(kind: PatchType, schema: Schema, live: JSON, body: bytes) -> JSON:
     """`live` after a patch that is not an apply."""
     patch = check(kind, body)
     if kind is PatchType.STRATEGIC:
-        from steersman.apiserver.strategic import strategic_merge
-
         return strategic_merge(schema, live, patch)
     try:
         result = apply_merge_patch(live, patch) if kind is PatchType.MERGE else apply_json_patch(live, patch)
@@ -74,16 +76,20 @@ def patched(kind: PatchType, schema: Schema, live: JSON, body: bytes) -> JSON:
     return result
 
 
-def configuration(body: bytes) -> JSON:
-    """The configuration in the body of an apply."""
+def configuration(body: bytes, info: ResourceInfo | None = None) -> JSON:
+    """The configuration in the body of an apply; it must say it is of `info`'s kind."""
     try:
         config = parse_yaml(body)
     except ValueError as error:
         raise statuses.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
     if not isinstance(config, dict):
         raise statuses.bad_request(
-            "error decoding YAML: json: cannot unmarshal into Go value of type map[string]interface {}"
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{json_kind(config)} into Go value of type map[string]interface {{}}"
         )
+    if info is not None and config.get("kind", "") != info.kind.kind:
+        group, _, version = str(config.get("apiVersion", "")).rpartition("/")
+        raise statuses.bad_request(f"invalid object type: {group}/{version}, Kind={config.get('kind', '')}")
     return config
 
 
@@ -95,11 +101,9 @@ def applied(
     *,
     now: str,
     subresource: str,
-    warnings: list[str],
+    convert: Converter | None,
 ) -> JSON:
     """The object after `config` was applied to `live`."""
-    from steersman.apiserver.apply import apply
-
     return apply(
         info.schema,
         live,
@@ -109,4 +113,5 @@ def applied(
         api_version=info.kind.api_version,
         now=now,
         subresource=subresource,
+        convert=convert,
     )

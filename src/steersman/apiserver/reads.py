@@ -80,6 +80,8 @@ def list_objects(api: Api, request: Request) -> Reply:
     table = api.table(route.info)
     state, revision, start, limit = _position(api, table, route.namespace, options)
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if route.info.custom is not None and not request.media.view:
+        metadata["continue"] = ""  # lists without a Go type always have it
     records: Iterable[Record]
     if selection.name is not None and (route.namespace or not route.info.kind.namespaced):
         found = state.records.get(key_of(route.namespace, selection.name))
@@ -175,6 +177,8 @@ def _check_view(request: Request, *, single: bool) -> None:
         raise statuses.not_acceptable(
             f"you requested PartialObjectMetadata, but the requested object is a list ({go_type})"
         )
+    if view == "PartialObjectMetadataList" and single and info.custom is not None:
+        raise statuses.internal("content is not a list")
     if view == "PartialObjectMetadataList" and single:
         raise statuses.not_acceptable(
             f"you requested PartialObjectMetadataList, but the requested object is not a list ({go_type})"

@@ -18,10 +18,11 @@ from steersman.apiserver.conform import ConformError, conform
 from steersman.apiserver.decoding import body_object
 from steersman.apiserver.kinds import SCALE
 from steersman.apiserver.managed import Managed, Manager, Owned, decode, encode, track_update
+from steersman.apiserver.pipeline import change, in_version
 from steersman.apiserver.reads import find
 from steersman.apiserver.requests import WriteOptions
 from steersman.apiserver.schema import builtin_schema
-from steersman.apiserver.writes import already_tracked, change, check_name, in_version
+from steersman.apiserver.writes import check_name
 from steersman.errors import FormatError
 from steersman.kube.errors import Cause
 from steersman.kube.patches import PatchType
@@ -139,7 +140,7 @@ def _write(api: Api, request: Request, record: Record, wanted: JSON, options: Wr
         options,
         request.warnings,
         subresource="scale",
-        tracked=already_tracked,
+        tracked=True,
     )
     return _answer(info, stored)
 

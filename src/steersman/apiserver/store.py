@@ -190,6 +190,13 @@ class Store:
         self._log(table, Event("ADDED" if previous is None else "MODIFIED", record, previous))
         return record
 
+    def reread(self, table: Table, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """See every stored object through `convert` from now on. Revisions stay: nothing was written."""
+        for key, record in table.records.items():
+            converted = convert(record.obj)
+            if converted is not record.obj and converted != record.obj:
+                table.records[key] = Record(key, record.revision, converted)
+
     def remove(self, table: Table, key: str) -> Record:
         """Delete an object; the answer is its last state under the revision of the deletion."""
         previous = table.records.pop(key)

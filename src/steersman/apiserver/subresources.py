@@ -8,6 +8,7 @@ RBAC, so everything is allowed.
 from __future__ import annotations
 
 from collections.abc import Callable
+
 from steersman.apiserver import apiservices, pods, reads, reviews, scale, statuses, writes
 from steersman.apiserver.api import Api, Reply
 from steersman.apiserver.requests import Request
