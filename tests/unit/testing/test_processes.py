@@ -80,16 +80,33 @@ async def test_the_environment_can_be_given(tmp_path):
     assert child.tail() == "  green"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
-async def test_a_child_does_not_outlive_its_parent_however_the_parent_dies(tmp_path, number):
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+async def start_parent(tmp_path) -> tuple[asyncio.subprocess.Process, int]:
+    """A Python process with a child; returns it and the child's id."""
     program = (
         "from pathlib import Path; import time; from steersman.testing.processes import Child\n"
         f"print(Child(['/bin/sleep', '600'], log=Path({str(tmp_path / 'log')!r})).pid, flush=True)\n"
         "time.sleep(600)"
     )
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=subprocess.PIPE)
-    child = int(await parent.stdout.readline())
-    assert alive(child)
+    assert parent.stdout is not None
+    return parent, int(await parent.stdout.readline())
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+async def test_a_child_does_not_outlive_its_parent_however_the_parent_dies(tmp_path, number):
+    parent, child = await start_parent(tmp_path)
+    await eventually(lambda: command_of(child) == "sleep", "the program itself runs")
     parent.send_signal(number)
+    await parent.wait()
+    await eventually(lambda: not alive(child), "the child has ended")
+
+
+async def test_a_parent_that_dies_while_the_child_is_being_started_leaves_nothing(tmp_path):
+    parent, child = await start_parent(tmp_path)
+    parent.kill()
     await parent.wait()
     await eventually(lambda: not alive(child), "the child has ended")
