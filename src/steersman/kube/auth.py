@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from steersman.errors import ConfigError
 from steersman.kube.errors import CredentialsFailed
 from steersman.kube.rotation import Material
 
@@ -109,7 +110,7 @@ class TokenFile(Anonymous):
             return self._file.read()
         try:
             return self._file.read()
-        except Exception:  # noqa: BLE001  # any reason why it cannot be read means the same: the inline token counts
+        except ConfigError:
             return self._fallback.encode()
 
     def invalidate(self, used: Mapping[str, str]) -> bool:

@@ -128,11 +128,7 @@ class _Entry(NamedTuple):
         return self.document.error(message, [*self.steps, *([field] if field else [])])
 
     def path(self, value: str) -> Path:
-        return (
-            self.document.path.parent / Path(value).expanduser()
-            if value.startswith("~")
-            else self.document.path.parent / value
-        )
+        return self.document.path.parent / value
 
 
 class _Merged:

@@ -8,7 +8,7 @@ asks for another shape: any struct, `dict`, or PartialObjectMetadata, for which 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Required, TypedDict, TypeVar, overload
 
 from steersman.kube.codec import Codec, Listing, Page, WatchEvent, codec_for
 from steersman.kube.errors import BadResponse, Gone
@@ -17,7 +17,7 @@ from steersman.kube.objects import Resource
 from steersman.kube.resources import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
     from typing import Self, Unpack
 
@@ -183,7 +183,7 @@ class Reader:
             timeout=self._timeout,
             idle_timeout=idle_timeout,
         ) as lines:
-            yield _events(codec, lines)
+            yield _Events(codec, lines)
 
     def _namespace_for(self, kind: Kind, namespace: str | None) -> str | None:
         return (namespace or self.namespace) if kind.namespaced else None
@@ -203,11 +203,27 @@ class Reader:
         )
 
 
-async def _events(codec: Codec[T], lines: LineStream) -> AsyncIterator[WatchEvent[T]]:
-    event, request = codec.event, lines.request
-    async for batch in lines.batches():
-        for line in batch:
-            yield event(line, request)
+class _Events(Generic[T]):
+    """The events of a watch. Not a generator, because a generator whose wait is cancelled is over."""
+
+    __slots__ = ("_decode", "_lines", "_ready", "_request")
+
+    def __init__(self, codec: Codec[T], lines: LineStream) -> None:
+        self._decode = codec.event
+        self._request = lines.request
+        self._lines = lines
+        self._ready: Iterator[bytes] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WatchEvent[T]:
+        while (line := next(self._ready, None)) is None:
+            batch = await self._lines.batch()
+            if not batch:
+                raise StopAsyncIteration
+            self._ready = iter(batch)
+        return self._decode(line, self._request)
 
 
 def _list_request(

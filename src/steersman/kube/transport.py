@@ -37,7 +37,8 @@ from steersman.kube.useragent import user_agent as default_user_agent
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
+    from typing import Self
 
     from prometheus_client import CollectorRegistry
 
@@ -181,7 +182,14 @@ class Transport:
         if isinstance(opened, Failure):
             raise opened.error
         try:
-            yield LineStream(opened, call.info, self, idle_timeout)
+            yield LineStream(
+                opened,
+                call.info,
+                self.config,
+                clock=self._clock,
+                idle_timeout=idle_timeout,
+                max_line_bytes=self.options.max_line_bytes,
+            )
         finally:
             opened.close()
 
@@ -352,37 +360,56 @@ class Transport:
 
 
 class LineStream:
-    """The lines of an open stream, as an async iterator; `batches` gives those that arrived together."""
+    """The lines of an open stream, as an async iterator; `batch` gives those that arrived together.
+
+    A wait that is cancelled loses nothing: the next one goes on where it was.
+    """
 
     def __init__(
-        self, answer: aiohttp.ClientResponse, request: RequestInfo, transport: Transport, idle_timeout: float | None
+        self,
+        answer: aiohttp.ClientResponse,
+        request: RequestInfo,
+        config: ClusterConfig,
+        *,
+        clock: Clock,
+        idle_timeout: float | None,
+        max_line_bytes: int,
     ) -> None:
         self.request = request
         self._answer = answer
-        self._transport = transport
+        self._config = config
+        self._clock = clock
         self._idle_timeout = idle_timeout
+        self._splitter = LineSplitter(limit=max_line_bytes)
+        self._ready: Iterator[bytes] = iter(())
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for batch in self.batches():
-            for line in batch:
-                yield line
+    def __aiter__(self) -> Self:
+        return self
 
-    async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Lists of whole lines; ends when the server ends the stream, and raises when the stream breaks."""
-        splitter = LineSplitter(limit=self._transport.options.max_line_bytes)
+    async def __anext__(self) -> bytes:
+        while (line := next(self._ready, None)) is None:
+            batch = await self.batch()
+            if not batch:
+                raise StopAsyncIteration
+            self._ready = iter(batch)
+        return line
+
+    async def batch(self) -> list[bytes]:
+        """The next whole lines; none when the server has ended the stream, an error when the stream broke."""
         while chunk := await self._chunk():
             try:
-                lines = splitter.feed(chunk)
+                lines = self._splitter.feed(chunk)
             except LineTooLongError as error:
                 raise BadResponse(f"not a stream of events: {error}", request=self.request) from None
             if lines:
-                yield lines
-        if splitter.rest:
+                return lines
+        if self._splitter.rest:
             raise BadResponse("the stream ended in the middle of a line", request=self.request)
+        return []
 
     async def _chunk(self) -> bytes:
         try:
-            async with timeout(self._transport._clock, self._idle_timeout):  # noqa: SLF001  # same module
+            async with timeout(self._clock, self._idle_timeout):
                 return await self._answer.content.readany()
         except TimeoutError:
             failure: KubeError = RequestTimeout(
@@ -390,5 +417,5 @@ class LineStream:
                 request=self.request,
             )
         except (aiohttp.ClientError, OSError) as error:
-            failure = explain(error, self.request, self._transport.config, 0.0).error
+            failure = explain(error, self.request, self._config, 0.0).error
         raise failure

@@ -439,6 +439,22 @@ class TestStreams:
             await task
         assert raised.value.retryable
 
+    async def test_a_wait_that_is_cancelled_loses_nothing(self, wire, transport):
+        async def answer(received, writer):
+            writer.write(STREAM + chunk(b"on"))
+            await proceed.wait()
+            return chunk(b"e\ntwo\n") + END
+
+        proceed = asyncio.Event()
+        async with transport(await wire(answer)).stream("/watch") as stream:
+            waiting = asyncio.ensure_future(anext(stream))
+            await settle()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            proceed.set()
+            assert [line async for line in stream] == [b"one", b"two"]
+
     async def test_a_stream_that_never_opens_ends_in_time(self, wire, transport, clock):
         server = await wire(never)
         task = asyncio.create_task(self.lines(transport(server, clock=clock), timeout=5))
