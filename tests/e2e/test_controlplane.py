@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from steersman.testing import ControlPlane, ControlPlaneError, Program, RawApi, eventually
+from steersman.testing.binaries import CONTROL_PLANE
 from steersman.testing.rawapi import ssl_context
 
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
@@ -24,6 +25,7 @@ def alive(pid: int) -> bool:
 
 async def test_the_server_says_which_version_it_is(real, kubectl):
     output = await kubectl("version")
+    assert real.version == CONTROL_PLANE.version
     assert f"Server Version: {real.version}" in output.out
     assert f"Client Version: {real.version}" in output.out
 

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from steersman.testing.background import Background, Options, Running
-from steersman.testing.binaries import CONTROL_PLANE, HELM, KWOK, GoModule, Progress
+from steersman.testing.binaries import CONTROL_PLANE, HELM, KWOK, GoModule, Progress, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def up(full: bool, flags: tuple[str, ...], kubeconfig_out: Path | None) -> None:
         kubeconfig_out.write_bytes(Path(running.kubeconfig).read_bytes())
     click.echo(_describe(running))
     click.echo(f"\nTo use it:\n  export KUBECONFIG={kubeconfig_out or running.kubeconfig}")
-    click.echo(f"  export PATH={CONTROL_PLANE.build()}:$PATH    # kubectl {CONTROL_PLANE.version}")
+    click.echo(f"  export PATH={find_program('kubectl').parent}:$PATH    # for kubectl")
     click.echo("To end it:\n  steersman controlplane down")
 
 

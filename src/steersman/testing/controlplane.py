@@ -23,7 +23,7 @@ import msgspec
 from steersman.errors import SteersmanError
 from steersman.testing import components
 from steersman.testing.audit import AUDIT_POLICY, AuditLog
-from steersman.testing.binaries import CONTROL_PLANE, Progress, find_program
+from steersman.testing.binaries import Progress, find_program
 from steersman.testing.certificates import Authority, new_key
 from steersman.testing.identities import Identities, Rule, kubeconfig
 from steersman.testing.ports import LOOPBACK, PromisedPort
@@ -63,6 +63,7 @@ class ControlPlane:
 
     url: str
     ca_pem: str
+    version: str  # what the server says it is
     audit: AuditLog
 
     def __init__(
@@ -109,11 +110,6 @@ class ControlPlane:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stop(deadline=10.0)
-
-    @property
-    def version(self) -> str:
-        """The version of Kubernetes that is built here."""
-        return CONTROL_PLANE.version
 
     @property
     def folder(self) -> Path:
@@ -187,6 +183,8 @@ class ControlPlane:
             flags = components.apiserver(self.folder, store, port, service_accounts=self._service_account_admission)
             self._launch(programs["kube-apiserver"], flags, self._apiserver_flags)
             await self._ready("kube-apiserver", f"{self.url}/readyz", ssl_context(self.ca_pem))
+        async with self.api() as api:
+            self.version = (await api.get("/version")).body["gitVersion"]
         self._identities = Identities(self.url, authority, self._run)
         await asyncio.gather(*(self._follow(name, programs[name]) for name in programs if name not in _SERVER))
 

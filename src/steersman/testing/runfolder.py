@@ -23,9 +23,10 @@ class RunFolder:
     def __init__(self, parent: Path | None = None) -> None:
         parent = parent or Path(tempfile.gettempdir())
         _remove_abandoned(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        self._lock = (self.path / "lock").open("w")
+        made = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
+        self._lock = (made / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = made.rename(parent / made.name.removeprefix("."))  # never seen under this name without its lock
 
     def folder(self, name: str) -> Path:
         """A folder inside, made if it is not there."""
