@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from steersman.apiserver import statuses
+from steersman.apiserver import protobuf, statuses
 from steersman.apiserver.jsontext import explain
 from steersman.kube.errors import Cause
 from steersman.kube.resources import Kind
@@ -49,6 +49,16 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 def body_object(registry: Registry, request: Request, expected: Kind) -> tuple[dict[str, Any], list[str]]:
     """The object in the body, and the fields that are there twice."""
     info = request.route.info
+    if request.content_type == protobuf.MEDIA_TYPE and info.custom is None:
+        try:
+            typed = protobuf.decode(request.body)
+        except ValueError as error:
+            raise statuses.bad_request(
+                f"the object provided is unrecognized (must be of type {expected.kind}): {error} "
+                f"({_summary(request.body)})"
+            ) from None
+        check_type(registry, info, typed, expected)
+        return typed, []
     if request.content_type in {"", "application/json"}:
         text = request.body
     elif request.content_type == "application/yaml":
@@ -56,6 +66,12 @@ def body_object(registry: Registry, request: Request, expected: Kind) -> tuple[d
             text = _encode(parse_yaml(request.body))
         except ValueError as error:
             raise statuses.bad_request(_unrecognized(expected, f"yaml: {error}", request.body)) from None
+    elif request.content_type == protobuf.MEDIA_TYPE and info.custom is None:
+        try:
+            text = _encode(protobuf.decode(request.body))
+        except ValueError as error:
+            why = f"the object provided is unrecognized (must be of type {expected.kind}): {error}"
+            raise statuses.bad_request(f"{why} ({_summary(request.body)})") from None
     else:
         raise statuses.unsupported_media(
             f"the body of the request was in an unknown format - accepted media types include: {_MEDIA}"
