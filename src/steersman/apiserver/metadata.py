@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.kinds import ResourceInfo
 
 __all__ = [
+    "annotation_causes",
     "finalizer_warnings",
     "label_causes",
     "metadata_causes",
@@ -106,7 +107,7 @@ def metadata_causes(
 
 def _content_causes(metadata: JSON, path: str, *, finalizers: bool) -> list[Cause]:
     found = label_causes(metadata.get("labels"), f"{path}.labels")
-    found += _annotation_causes(metadata.get("annotations") or {}, f"{path}.annotations")
+    found += annotation_causes(metadata.get("annotations") or {}, f"{path}.annotations")
     found += _owner_causes(metadata.get("ownerReferences") or [], f"{path}.ownerReferences")
     if finalizers and (names := metadata.get("finalizers")):
         where = f"{path}.finalizers"
@@ -126,7 +127,8 @@ def label_causes(labels: JSON | None, path: str) -> list[Cause]:
     return found
 
 
-def _annotation_causes(annotations: JSON, path: str) -> list[Cause]:
+def annotation_causes(annotations: JSON, path: str) -> list[Cause]:
+    """Keys of annotations, and how large they are together."""
     found = [causes.invalid(path, key, text) for key in annotations for text in label_key_errors(key.lower())]
     size = sum(len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items())
     if size > ANNOTATIONS_LIMIT:
