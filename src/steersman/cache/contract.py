@@ -154,6 +154,8 @@ class Informer(Protocol[T]):
 class Caches(Protocol):
     """All informers of one cluster, shared: the same arguments give the same informer."""
 
+    on_new: Callable[[Any], None] | None  # told of every informer made from then on
+
     @overload
     def informer(
         self,

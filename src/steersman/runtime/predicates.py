@@ -12,18 +12,14 @@ Predicates only save work. They are never needed for correctness, so when in dou
 
 from __future__ import annotations
 
-import difflib
-import types
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from steersman.errors import ConfigError
 from steersman.kube.objects import Resource
+from steersman.runtime.fields import check_path, value_at
 from steersman.runtime.metadata import metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from steersman.cache.contract import LabelMatcher
     from steersman.kube.objects import ObjectMeta
@@ -47,7 +43,6 @@ __all__ = [
 ]
 
 Object = Resource | dict[str, Any]
-R = TypeVar("R", bound=Resource)
 
 
 class Predicate:
@@ -182,56 +177,10 @@ def _at(root: str, paths: tuple[str, ...]) -> Predicate:
     def test(old: Object | None, new: Object | None) -> bool:
         if old is None or new is None or metadata_of(old).uid != metadata_of(new).uid:
             return True
-        return any(_value(old, route) != _value(new, route) for route in routes)
+        return any(value_at(old, route) != value_at(new, route) for route in routes)
 
     def check(target: type[Resource]) -> None:
         for route in routes:
-            _check_route(target, route)
+            check_path(target, route)
 
     return Predicate(f"{root}({', '.join(paths)})" if paths else root, test, check)
-
-
-def _value(obj: Any, route: Iterable[str]) -> Any:
-    """What is found along `route`; None when something on the way is missing."""
-    for part in route:
-        if isinstance(obj, dict):
-            obj = obj.get(part)
-        elif obj is not None:
-            obj = getattr(obj, _Fields.of(type(obj)).get(part, part), None)
-    return obj
-
-
-class _Fields:
-    """Wire names of struct fields, looked up once per type."""
-
-    _known: ClassVar[dict[type, dict[str, str]]] = {}
-
-    @classmethod
-    def of(cls, struct: type) -> dict[str, str]:
-        if struct not in cls._known:
-            wire, names = getattr(struct, "__struct_encode_fields__", ()), getattr(struct, "__struct_fields__", ())
-            cls._known[struct] = dict(zip(wire, names, strict=True))
-        return cls._known[struct]
-
-
-def _check_route(target: type[Resource], route: tuple[str, ...]) -> None:
-    structs: list[type] = [target]
-    for depth, part in enumerate(route, 1):
-        known = {wire: (struct, name) for struct in structs for wire, name in _Fields.of(struct).items()}
-        found = known.get(part) or {name: (struct, name) for struct, name in known.values()}.get(part)
-        if found is None:
-            near = difflib.get_close_matches(part, [*known], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(known)) or 'none'}"
-            raise ConfigError(f"{target.__name__} has no field {'.'.join(route[:depth])} ({hint})", field="predicate")
-        structs = list(_structs(get_type_hints(found[0])[found[1]]))
-        if not structs:
-            return  # a plain value or an open mapping: nothing more to check
-
-
-def _structs(hint: Any) -> Iterable[type]:
-    """The struct types in a field's type; none when it could also be an open mapping."""
-    if get_origin(hint) in (Union, types.UnionType):
-        for option in get_args(hint):
-            yield from _structs(option)
-    elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        yield hint

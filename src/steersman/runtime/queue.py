@@ -125,16 +125,17 @@ class WorkQueue(Generic[K]):
         if entry.lane is None:
             self._schedule(entry, after)
 
-    def retry(self, key: K, *, priority: int | None = None, after: float | None = None) -> float:
+    def retry(self, key: K, *, priority: int | None = None, after: float | None = None, at_least: float = 0.0) -> float:
         """Run `key` again after its backoff, or `after` if that is sooner; returns the delay.
 
-        A key that is running keeps the priority it was handed out with.
+        `at_least` is for those who were told how long to stay away. A running key keeps its priority.
         """
         if priority is None:
             priority = self._running[key][0] if key in self._running else 0
         delay = self._limiter.when(key)
         if after is not None:
             delay = min(delay, after)
+        delay = max(delay, at_least)
         if not self._closed:
             self.retries += 1
             self.add(key, priority=priority, after=delay)
@@ -226,6 +227,10 @@ class WorkQueue(Generic[K]):
     def running(self) -> int:
         """How many keys are being worked on."""
         return len(self._running)
+
+    def running_keys(self) -> list[K]:
+        """The keys being worked on."""
+        return list(self._running)
 
     def running_seconds(self) -> list[float]:
         """How long each running key has been running."""

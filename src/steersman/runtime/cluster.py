@@ -1,0 +1,142 @@
+"""One cluster, as controllers see it: a client to write with, caches to read from, and snapshots that hold still.
+
+Most programs know one cluster, whose name is empty. A controller that looks after several names the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import msgspec
+
+from steersman.cache.identity import labels_of, ref_of
+from steersman.errors import ConfigError
+from steersman.kube.resources import Kind
+from steersman.kube.selectors import Selector
+from steersman.runtime.applied import AppliedMemory
+from steersman.runtime.metadata import kind_of
+from steersman.runtime.sources import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Self
+
+    from steersman.cache.contract import Caches, Informer, Snapshot
+    from steersman.kube.client import Client
+    from steersman.kube.objects import Resource
+    from steersman.kube.resources import ObjectRef
+    from steersman.runtime.recorder import EventRecorder
+    from steersman.runtime.sources import Watch
+
+__all__ = ["Cluster", "Shelf", "Snapshots"]
+
+R = TypeVar("R", bound="Resource")
+
+
+class Cluster:
+    """A client with its caches, and what is remembered about writes."""
+
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        *,
+        name: str = "",
+        recorder: EventRecorder | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        self.client = client
+        self.caches = caches
+        self.name = name
+        self.recorder = recorder
+        self.dry_run = dry_run
+        self.applied = AppliedMemory()
+
+
+class Shelf(msgspec.Struct, frozen=True):
+    """One kind at hand: where its objects come from, and which of them."""
+
+    target: Any  # type[Resource] | Kind
+    selection: Selection
+    informer: Any  # Informer[Any]
+
+    @classmethod
+    def of(cls, watch: Watch, caches: Caches) -> Shelf:
+        """The shelf that a row of a controller's table asks for."""
+        informer: Informer[Any] = watch.selection.informer(caches, watch.target)
+        return cls(watch.target, watch.selection, informer)
+
+    def holds(self, obj: Any) -> bool:
+        """Whether an object belongs here, as far as can be told without asking the server."""
+        selection = self.selection
+        if selection.field_selector is not None:
+            return False
+        if selection.namespaces is not None and ref_of(obj).namespace not in selection.namespaces:
+            return False
+        return selection.label_selector is None or Selector.parse(selection.label_selector).matches(labels_of(obj))
+
+
+class Snapshots:
+    """Everything a controller reads from one cluster, at one moment: `snapshots[Deployment].get(ref)`."""
+
+    def __init__(self, shelves: Iterable[Shelf], *, user: str) -> None:
+        self._user = user
+        self._shelves = {shelf.target: shelf for shelf in shelves}
+        self._open: dict[Any, Snapshot[Any]] = {
+            target: shelf.informer.snapshot() for target, shelf in self._shelves.items()
+        }
+
+    @overload
+    def __getitem__(self, target: type[R]) -> Snapshot[R]: ...
+    @overload
+    def __getitem__(self, target: Kind) -> Snapshot[dict[str, Any]]: ...
+    def __getitem__(self, target: Any) -> Snapshot[Any]:
+        try:
+            return self._open[target]
+        except KeyError:
+            raise ConfigError(
+                f"controller {self._user} does not read {kind_of(target)}: add .reads({kind_of(target).kind}) to it",
+                field="cache",
+            ) from None
+
+    def __iter__(self) -> Iterator[Shelf]:
+        return iter(self._shelves.values())
+
+    def of_kind(self, kind: Kind) -> Shelf | None:
+        """The shelf of that kind, whatever the class its objects have."""
+        return next((shelf for shelf in self._shelves.values() if shelf.informer.kind == kind), None)
+
+    def live(self, kind: Kind, ref: ObjectRef) -> Any | None:
+        """The object of that kind and name, if it is known here."""
+        shelf = self.of_kind(kind)
+        return None if shelf is None else self._open[shelf.target].get(ref)
+
+    def record_write(self, kind: Kind, obj: Any) -> None:
+        """Show a written object from now on."""
+        shelf = self.of_kind(kind)
+        if shelf is None or not shelf.holds(obj):
+            return
+        if not isinstance(obj, dict if isinstance(shelf.target, Kind) else shelf.target):
+            return  # another projection: the watch will bring ours
+        if isinstance(obj, dict):
+            metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+            obj = {**obj, "metadata": metadata}
+        transform = shelf.selection.transform
+        self._open[shelf.target].record_write(obj if transform is None else transform(obj))
+
+    def record_delete(self, kind: Kind, ref: ObjectRef, uid: str) -> None:
+        """Hide an object that is gone from now on."""
+        shelf = self.of_kind(kind)
+        if shelf is not None:
+            self._open[shelf.target].record_delete(ref, uid)
+
+    def close(self) -> None:
+        """Let the caches move on."""
+        for snapshot in self._open.values():
+            snapshot.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,275 @@
+"""A controller as a table: what it is for, what it owns and watches, which changes matter, and how often it looks.
+
+    Controller(DNSZone, reconcile_zone)
+        .when(generation | labels)
+        .watches(Bind9Instance, to=zones_selecting, when=labels | status("readyPods"))
+        .owns(ConfigMap)
+        .schedule(every=timedelta(minutes=10))
+
+or, for a first one:
+
+    @controller(WebApp, owns=[Deployment])
+    async def webapp(ctx: Context, app: WebApp) -> Result: ...
+
+A controller is a value: every method returns a new one, nothing runs, nothing is connected. `steersman.runtime.engine`
+runs it. Its reconciler is a function from what the cluster is to what it should be, called with the object as one
+snapshot shows it; there is no creation, update or deletion to tell apart.
+"""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from steersman.errors import ConfigError
+from steersman.runtime.finalizers import check_finalizer
+from steersman.runtime.metadata import kind_of
+from steersman.runtime.predicates import Predicate
+from steersman.runtime.sources import Selection, Watch, owner_of, self_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+
+    from steersman.kube.objects import Resource
+    from steersman.kube.resources import Kind
+    from steersman.runtime.context import Context
+    from steersman.runtime.queue import Debounce
+    from steersman.runtime.ratelimit import RateLimiter
+    from steersman.runtime.result import Result
+
+    Reconciler = Callable[..., Awaitable[Result | None] | Result | None]
+    Target = type[Resource] | Kind
+
+__all__ = ["Controller", "Options", "Schedule", "controller"]
+
+F = TypeVar("F")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a controller works through its keys."""
+
+    concurrency: int = 8  # keys at once; one key never runs twice at once
+    timeout_seconds: float | None = None  # of one reconcile; None: it may take as long as it likes
+    debounce: Any = None  # Debounce | None: let changes of one key settle first
+    limiter: Any = None  # Callable[[], RateLimiter] | None: delays after failures; None: 5 ms doubling to 1000 s
+    while_terminating: bool = False  # also reconcile objects that are being deleted, without a finalizer of ours
+    field_manager: str | None = None  # None: the client's, followed by the controller's name
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ConfigError("must be at least 1", field="concurrency")
+        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
+            raise ConfigError("must be positive, or None for no limit", field="timeout_seconds")
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A look at everything from time to time, for what no watch can see."""
+
+    every_seconds: float
+    keys: tuple[Any, ...] | None = None  # None: every object the controller is for
+
+
+class Controller(msgspec.Struct, frozen=True):
+    """See the module for how it reads. `target` None makes a controller whose keys are whatever its mappings give."""
+
+    target: Any  # type[Resource] | Kind | None
+    reconcile: Any  # Reconciler
+    name: str = ""
+    watched: tuple[Watch, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    finalizer_name: str | None = None
+    cleanup: Any = None  # Reconciler, run when the object is terminating and has our finalizer
+    on_gone: Any = None  # Callable[[Context, key], …], run when the object no longer exists
+    options: Options = Options()
+
+    def __post_init__(self) -> None:
+        if not self.name and self.target is None:
+            raise ConfigError("a controller that is for no kind needs a name", field="controller")
+        if not self.name:
+            msgspec.structs.force_setattr(self, "name", kind_of(self.target).kind.lower())
+        if self.target is not None and not any(watch.role == "for" for watch in self.watched):
+            primary = Watch(target=self.target, role="for", to=self_of)
+            msgspec.structs.force_setattr(self, "watched", (primary, *self.watched))
+
+    # -- the rows of the table -------------------------------------------------------------------------------------
+
+    def when(self, predicate: Predicate) -> Controller:
+        """Only changes of the object itself for which `predicate` holds; without it, every change matters."""
+        return self._change_primary(when=_checked(predicate, self.target))
+
+    def select(
+        self,
+        *,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> Controller:
+        """Only these objects of the kind it is for; the others are not even watched."""
+        return self._change_primary(selection=_selection(namespaces, label_selector, field_selector, transform))
+
+    def owns(
+        self,
+        *targets: Target,
+        when: Predicate | None = None,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> Controller:
+        """Also when an object changes that belongs to one of ours. `Context.apply` sets the owner of these kinds."""
+        if self.target is None:
+            raise ConfigError("a controller that is for no kind cannot own objects; use watches()", field=self.name)
+        selection = _selection(namespaces, label_selector, field_selector, transform)
+        to = owner_of(kind_of(self.target))
+        return self._add("owns", targets, to=to, when=when, selection=selection)
+
+    def watches(
+        self,
+        *targets: Target,
+        to: Callable[..., Iterable[Any]],
+        when: Predicate | None = None,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        cluster: str = "",
+    ) -> Controller:
+        """Also when one of these objects changes: `to(obj)` or `to(obj, cache)` gives the keys it touches."""
+        selection = _selection(namespaces, label_selector, field_selector, transform)
+        return self._add("watches", targets, to=to, when=when, selection=selection, cluster=cluster)
+
+    def reads(
+        self,
+        *targets: Target,
+        namespaces: Collection[str] | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        cluster: str = "",
+    ) -> Controller:
+        """Keep these objects at hand in `Context.cache`; their changes trigger nothing."""
+        selection = _selection(namespaces, label_selector, field_selector, transform)
+        return self._add("reads", targets, selection=selection, cluster=cluster)
+
+    def schedule(self, *, every: float | timedelta, keys: Iterable[Hashable] | None = None) -> Controller:
+        """Also look at every object (or at `keys`) once per `every`, spread over that time."""
+        seconds = every.total_seconds() if isinstance(every, timedelta) else float(every)
+        if not seconds > 0:
+            raise ConfigError("every must be positive", field="schedule")
+        if keys is None and self.target is None:
+            raise ConfigError("a controller that is for no kind must name the keys to look at", field="schedule")
+        row = Schedule(every_seconds=seconds, keys=None if keys is None else tuple(keys))
+        return replace(self, schedules=(*self.schedules, row))
+
+    def finalizer(self, name: str, cleanup: Reconciler) -> Controller:
+        """Hold deleted objects back until `cleanup(ctx, obj)` is done with them; then let them go."""
+        check_finalizer(name)
+        if self.target is None:
+            raise ConfigError("a controller that is for no kind has nothing to finalize", field="finalizer")
+        return replace(self, finalizer_name=name, cleanup=cleanup)
+
+    def gone(self, forget: Callable[[Context, Any], Any]) -> Controller:
+        """Call `forget(ctx, key)` when the object no longer exists, for what was kept in memory about it."""
+        return replace(self, on_gone=forget)
+
+    def configured(self, **options: Any) -> Controller:
+        """With other `Options`: `configured(concurrency=2, timeout_seconds=60)`."""
+        return replace(self, options=replace(self.options, **options))
+
+    def named(self, name: str) -> Controller:
+        """With another name; names are unique within a manager, and label logs and metrics."""
+        return replace(self, name=name)
+
+    # -- what others ask -------------------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind it is for."""
+        return None if self.target is None else kind_of(self.target)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the reconciler runs on the event loop; otherwise it gets a thread."""
+        return any(map(inspect.iscoroutinefunction, (self.reconcile, getattr(self.reconcile, "__call__", None))))  # noqa: B004  callables may be objects
+
+    @property
+    def owned_kinds(self) -> frozenset[Kind]:
+        """The kinds whose objects get an owner reference when applied."""
+        return frozenset(watch.kind for watch in self.watched if watch.role == "owns")
+
+    def __str__(self) -> str:
+        return "\n".join([self.name, *(f"  {watch}" for watch in self.watched)])
+
+    def _add(self, role: str, targets: tuple[Target, ...], **row: Any) -> Controller:
+        if not targets:
+            raise ConfigError(f"{role}() needs at least one kind", field=self.name)
+        rows = []
+        for target in targets:
+            _checked(row.get("when"), target)
+            rows.append(Watch(target=target, role=role, **row))
+        return replace(self, watched=(*self.watched, *rows))
+
+    def _change_primary(self, **change: Any) -> Controller:
+        if self.target is None:
+            raise ConfigError(
+                "a controller that is for no kind has no objects of its own; use watches()", field=self.name
+            )
+        return replace(
+            self, watched=tuple(replace(row, **change) if row.role == "for" else row for row in self.watched)
+        )
+
+
+def controller(
+    target: Target,
+    *,
+    owns: Iterable[Target] = (),
+    reads: Iterable[Target] = (),
+    when: Predicate | None = None,
+    every: float | timedelta | None = None,
+    name: str = "",
+    debounce: Debounce | None = None,
+    limiter: Callable[[], RateLimiter[Any]] | None = None,
+    **options: Any,
+) -> Callable[[Reconciler], Controller]:
+    """Make a controller of the function below; `options` are those of `Options`."""
+
+    owned, read = tuple(owns), tuple(reads)
+
+    def decorate(reconcile: Reconciler) -> Controller:
+        made = Controller(target, reconcile, name or getattr(reconcile, "__name__", ""))
+        made = made.configured(debounce=debounce, limiter=limiter, **options)
+        made = made.owns(*owned) if owned else made
+        made = made.reads(*read) if read else made
+        made = made if when is None else made.when(when)
+        return made if every is None else made.schedule(every=every)
+
+    return decorate
+
+
+def _checked(predicate: Predicate | None, target: Any) -> Predicate | None:
+    if predicate is not None:
+        if not isinstance(predicate, Predicate):
+            raise ConfigError(
+                f"{predicate!r} is not a predicate (try Predicate(name, lambda old, new: …))", field="when"
+            )
+        predicate.check(target)
+    return predicate
+
+
+def _selection(
+    namespaces: Collection[str] | None,
+    label_selector: str | None,
+    field_selector: str | None,
+    transform: Callable[[Any], Any] | None,
+) -> Selection:
+    return Selection(
+        namespaces=None if namespaces is None else frozenset(namespaces),
+        label_selector=label_selector,
+        field_selector=field_selector,
+        transform=transform,
+    )

@@ -1,0 +1,360 @@
+"""The engine: runs one controller.
+
+    sources ──► queue ──► workers: snapshot ─► reconcile ─► done | later | failed
+
+- No key is reconciled before every source has delivered its first list: nobody decides on half a picture.
+- One reconcile reads one snapshot, taken when it begins; its own writes are visible in it.
+- Whatever a reconciler does (raise, hang, return nonsense), it is counted, logged with its `reconcile_id`, and concerns
+  its own key only. Its delays grow until it does not fail.
+- A worker itself ends only when the queue is closed or it is cancelled; anything else is a defect, which `run` raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random as randomness
+import uuid
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from steersman.cache.identity import ref_of
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import ConfigError, PlanError, SteersmanError
+from steersman.kube.errors import KubeError
+from steersman.runtime.cluster import Shelf, Snapshots
+from steersman.runtime.context import ClusterContext, Context
+from steersman.runtime.deadline import Deadline
+from steersman.runtime.finalizers import has_finalizer, is_terminating
+from steersman.runtime.histogram import RECONCILE_BUCKETS, Histogram
+from steersman.runtime.queue import LOW_PRIORITY, QueueClosed, WorkQueue
+from steersman.runtime.result import Result, TerminalError, done
+from steersman.runtime.sources import Source
+from steersman.runtime.threads import run_blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from steersman.clock import Clock
+    from steersman.kube.resources import ObjectRef
+    from steersman.runtime.cluster import Cluster
+    from steersman.runtime.controller import Controller, Schedule
+
+__all__ = ["Engine", "Tally"]
+
+log = structlog.get_logger(__name__)
+
+
+class Tally:
+    """What happened so far; `steersman.runtime.metrics` shows it."""
+
+    def __init__(self) -> None:
+        self.results = {"success": 0, "error": 0, "requeue": 0, "requeue_after": 0}
+        self.terminal_errors = 0
+        self.panics = 0  # errors that are not ours: defects in the reconciler, most likely
+        self.timeouts = 0
+        self.active = 0  # workers that are reconciling right now
+        self.seconds = Histogram(RECONCILE_BUCKETS)
+
+
+class ReconcileTimeout(SteersmanError):  # noqa: N818  reads better in a log than an error of an error
+    """A reconcile took longer than its controller allows."""
+
+
+class Engine:
+    """One controller at work."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        clusters: Mapping[str, Cluster],
+        *,
+        permit: Callable[[Any], bool] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        """`permit` says whether this process may work on a key right now; others are left to whoever may."""
+        self.controller = controller
+        self.name = controller.name
+        self.tally = Tally()
+        self._clock = clock
+        self._random = random
+        self._permit = permit
+        options = controller.options
+        limiter = options.limiter() if options.limiter is not None else None
+        self.queue: WorkQueue[Any] = WorkQueue(name=self.name, limiter=limiter, debounce=options.debounce, clock=clock)
+        self._clusters = {name: clusters[name] for name in _used_clusters(controller, clusters)}
+        self._shelves = {name: _shelves(controller, cluster) for name, cluster in self._clusters.items()}
+        self.sources = [self._source(watch) for watch in controller.watched]
+        self._finished: asyncio.Event = asyncio.Event()  # set whenever a reconcile ends
+        self._warned = float("-inf")
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start_sources(self) -> None:
+        """Let changes in; they wait in the queue until workers run."""
+        for source in self.sources:
+            source.start()
+
+    def has_synced(self) -> bool:
+        """Whether every source has delivered its first list."""
+        return all(source.has_synced() for source in self.sources)
+
+    async def wait_synced(self) -> None:
+        """Return once `has_synced()`."""
+        for source in self.sources:
+            await source.wait_synced()
+
+    async def run(self) -> None:
+        """Work until the queue is closed or this is cancelled; raises only when the engine itself is broken."""
+        await self.wait_synced()
+        log.info("controller started", controller=self.name, workers=self.controller.options.concurrency)
+        timers = [asyncio.create_task(self._look_around(schedule)) for schedule in self.controller.schedules]
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for number in range(self.controller.options.concurrency):
+                    workers.create_task(self._work(), name=f"{self.name} worker {number}")
+        finally:
+            for timer in timers:
+                timer.cancel()
+            await asyncio.gather(*timers, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Take nothing new; what is running may end. `run` returns when it has."""
+        for source in self.sources:
+            source.stop()
+        self.queue.close(drop=True)
+
+    # -- what a manager asks for --------------------------------------------------------------------------------------
+
+    def add(self, key: Any, *, priority: int = 0, after: float | None = None) -> None:
+        """Have `key` reconciled, for a reason that no source knows of."""
+        self.queue.add(key, priority=priority, after=after)
+
+    def add_all(self, *, where: Callable[[Any], bool] = lambda _key: True, spread_seconds: float = 0.0) -> None:
+        """Have every object (for which `where` holds) reconciled, behind real changes."""
+        for key in filter(where, self._known_keys()):
+            after = self._random() * spread_seconds if spread_seconds else None
+            self.queue.add(key, priority=LOW_PRIORITY, after=after)
+
+    async def wait_idle(self, where: Callable[[Any], bool]) -> None:
+        """Return when no key for which `where` holds is being reconciled; new ones must be refused by `permit`."""
+        while any(where(key) for key in self.queue.running_keys()):
+            self._finished.clear()
+            await self._finished.wait()
+
+    # -- working ------------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except QueueClosed:
+                return
+            try:
+                if self._permit is None or self._permit(key):
+                    await self._reconcile(key)
+                else:
+                    self.queue.forget(key)
+            finally:
+                self.queue.done(key)
+                self._finished.set()
+
+    async def _reconcile(self, key: Any) -> None:
+        reconcile_id = str(uuid.uuid4())
+        started = self._clock.monotonic()
+        self.tally.active += 1
+        try:
+            with bound_contextvars(controller=self.name, object=str(key), reconcile_id=reconcile_id):
+                self._warn_when_saturated()
+                try:
+                    result = await self._attempt(key, reconcile_id)
+                except Exception as error:  # noqa: BLE001  a reconciler may raise anything; it concerns its key only
+                    self._failed(key, error)
+                else:
+                    self._succeeded(key, result)
+        finally:
+            self.tally.active -= 1
+            self.tally.seconds.observe(self._clock.monotonic() - started)
+
+    async def _attempt(self, key: Any, reconcile_id: str) -> Result:
+        with ExitStack() as stack:
+            context = self._context(key, reconcile_id, stack)
+            deadline = Deadline(self._clock, self.controller.options.timeout_seconds)
+            try:
+                async with deadline:
+                    result = await self._answer(context, key)
+            except asyncio.CancelledError as error:
+                if _being_cancelled():
+                    raise
+                raise RuntimeError("something the reconcile waited for was cancelled") from error
+            except TimeoutError as error:
+                if not deadline.expired:
+                    raise
+                self.tally.timeouts += 1
+                limit = self.controller.options.timeout_seconds
+                raise ReconcileTimeout(f"the reconcile took longer than {limit:g} s") from error
+        if not isinstance(result, Result):
+            raise TypeError(f"{self.name} returned {type(result).__name__}: return done, requeue(…) or nothing")
+        return result
+
+    async def _answer(self, context: Context, key: Any) -> Any:
+        """What the right function says about the key: reconcile, cleanup or forget."""
+        controller = self.controller
+        if controller.target is None:
+            return await _call(controller.reconcile, context, key)
+        obj = context.cache[controller.target].get(key)
+        if obj is None:
+            if controller.on_gone is not None:
+                await _call(controller.on_gone, context, key)
+            return done
+        finalizer = controller.finalizer_name
+        if is_terminating(obj):
+            if finalizer is not None:
+                return await self._clean_up(context, key, obj, finalizer)
+            if not controller.options.while_terminating:
+                return done
+        elif finalizer is not None:
+            obj = await context.add_finalizer(obj, finalizer)
+        return await _call(controller.reconcile, context, obj)
+
+    async def _clean_up(self, context: Context, key: Any, obj: Any, finalizer: str) -> Any:
+        if not has_finalizer(obj, finalizer):
+            return done
+        result = await _call(self.controller.cleanup, context, obj)
+        if result == done:
+            await context.remove_finalizer(context.cache[self.controller.target].get(key) or obj, finalizer)
+        return result
+
+    # -- outcomes -----------------------------------------------------------------------------------------------------
+
+    def _succeeded(self, key: Any, result: Result) -> None:
+        if not result.again:
+            self.tally.results["success"] += 1
+            self.queue.forget(key)
+        elif result.after_seconds is not None:
+            self.tally.results["requeue_after"] += 1
+            self.queue.forget(key)
+            priority = self.queue.priority(key) if result.priority is None else result.priority
+            self.queue.add(key, priority=priority, after=result.after_seconds)
+        else:
+            self.tally.results["requeue"] += 1
+            self.queue.retry(key, priority=result.priority)
+
+    def _failed(self, key: Any, error: Exception) -> None:
+        self.tally.results["error"] += 1
+        expected = isinstance(error, SteersmanError)
+        self.tally.panics += not expected
+        if isinstance(error, (TerminalError, PlanError)):
+            self.tally.terminal_errors += 1
+            self.queue.forget(key)
+            log.warning("reconcile failed for good", error=str(error), reason=getattr(error, "reason", None))
+            return
+        wait = (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0
+        delay = self.queue.retry(key, at_least=wait)
+        report = log.warning if expected else log.exception
+        report("reconcile failed", error=str(error) or type(error).__name__, retry_seconds=round(delay, 3))
+
+    def _warn_when_saturated(self) -> None:
+        """Threads are few: say so when all of them are taken and keys wait."""
+        now = self._clock.monotonic()
+        busy = self.tally.active == self.controller.options.concurrency and len(self.queue) > 0
+        if busy and not self.controller.is_async and now - self._warned > 60:
+            self._warned = now
+            log.warning(
+                "all threads are busy", controller=self.name, threads=self.tally.active, waiting=len(self.queue)
+            )
+
+    # -- the parts ----------------------------------------------------------------------------------------------------
+
+    def _context(self, key: Any, reconcile_id: str, stack: ExitStack) -> Context:
+        home, *_ = self._clusters.values()
+        manager = self.controller.options.field_manager or f"{home.client.field_manager}-{self.name}"
+        caches = {name: stack.enter_context(self._snapshots(name)) for name in self._clusters}
+        others = {
+            name: ClusterContext(cluster, caches[name], field_manager=manager)
+            for name, cluster in self._clusters.items()
+            if cluster is not home
+        }
+        return Context(
+            home,
+            caches[home.name],
+            key=key,
+            reconcile_id=reconcile_id,
+            field_manager=manager,
+            clock=self._clock,
+            log=log,
+            failures=self.queue.failures(key),
+            target=self.controller.target,
+            owned_kinds=self.controller.owned_kinds,
+            others=others,
+        )
+
+    def _snapshots(self, cluster: str) -> Snapshots:
+        return Snapshots(self._shelves[cluster], user=self.name)
+
+    def _source(self, watch: Any) -> Source[Any]:
+        informer = next(
+            shelf.informer
+            for shelf in self._shelves[watch.cluster]
+            if shelf.target is watch.target and shelf.selection == watch.selection
+        )
+        return Source(watch, informer, self.queue, lambda: self._snapshots(""))
+
+    def _known_keys(self) -> list[ObjectRef]:
+        if self.controller.target is None:
+            return []
+        with self._snapshots("") as snapshots:
+            return [ref_of(obj) for obj in snapshots[self.controller.target]]
+
+    async def _look_around(self, schedule: Schedule) -> None:
+        while True:
+            await self._clock.sleep(schedule.every_seconds)
+            if schedule.keys is None:
+                self.add_all(spread_seconds=schedule.every_seconds)
+            for key in schedule.keys or ():
+                self.queue.add(key, priority=LOW_PRIORITY)
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _call(function: Callable[..., Any], context: Context, argument: Any) -> Any:
+    """The answer of a function, on the loop or in a thread; nothing means done."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        answer = await function(context, argument)
+    else:
+        answer = await run_blocking(function, context, argument)
+    return done if answer is None else answer
+
+
+def _used_clusters(controller: Controller, known: Mapping[str, Cluster]) -> list[str]:
+    used = dict.fromkeys(["", *(watch.cluster for watch in controller.watched)])
+    for name in used:
+        if name not in known:
+            raise ConfigError(
+                f"controller {controller.name} watches cluster {name!r}; known are {', '.join(map(repr, known))}",
+                field="cluster",
+            )
+    return list(used)
+
+
+def _shelves(controller: Controller, cluster: Cluster) -> list[Shelf]:
+    """One shelf per row of the table; one kind in two selections would make `cache[kind]` ambiguous."""
+    shelves: dict[Any, Shelf] = {}
+    for watch in controller.watched:
+        if watch.cluster != cluster.name:
+            continue
+        known = shelves.get(watch.target)
+        if known is not None and known.selection != watch.selection:
+            raise ConfigError(
+                f"controller {controller.name} watches {watch.kind} in two selections: use one, or a class for each",
+                field="watches",
+            )
+        shelves[watch.target] = known or Shelf.of(watch, cluster.caches)
+    return list(shelves.values())

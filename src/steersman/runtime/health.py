@@ -1,0 +1,176 @@
+"""Health over HTTP: is the process alive, is it ready, and what is it doing.
+
+    /livez              200 while the event loop keeps up and no check of the process itself fails
+    /readyz             200 while every source is synced and every task runs; ?verbose says which and why
+    /healthz            the same as /livez, for those who know no other
+    /metrics            Prometheus
+    /debug/queue        what every controller works on        } to callers on this machine only
+    /debug/caches       what every source knows               }
+
+A check answers None when all is well, else the reason. `?exclude=NAME` leaves checks out. One listener serves it all,
+and whatever routes others add (the JSON API, the page).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from aiohttp import web
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from steersman.clock import Clock
+
+    Checks = Callable[[], Mapping[str, str | None]]
+
+__all__ = ["HealthServer", "LoopLag", "parse_address"]
+
+BEAT_SECONDS = 0.5
+WINDOW_SECONDS = 30.0
+TOO_LATE_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class LoopLag:
+    """How late the event loop is: a beat that comes much too late means that something blocks it."""
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._beats: deque[tuple[float, float]] = deque()  # (when, how late), late ones only
+        self._due = clock.monotonic() + BEAT_SECONDS
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            self._due = self._clock.monotonic() + BEAT_SECONDS
+            await self._clock.sleep(BEAT_SECONDS)
+            now = self._clock.monotonic()
+            late = now - self._due
+            while self._beats and self._beats[0][0] < now - WINDOW_SECONDS:
+                self._beats.popleft()
+            if late > BEAT_SECONDS:
+                self._beats.append((now, late))
+
+    def seconds(self) -> float:
+        """The longest the loop was late within the last half minute, the present included."""
+        now = self._clock.monotonic()
+        recent = [late for when, late in self._beats if when >= now - WINDOW_SECONDS]
+        return max([now - self._due, *recent, 0.0])
+
+    def problem(self) -> str | None:
+        """Why the process should be restarted, if it should."""
+        late = self.seconds()
+        return f"the event loop was {late:.1f} s late: something blocks it" if late > TOO_LATE_SECONDS else None
+
+
+class HealthServer:
+    """The listener. `listen` is ADDRESS:PORT; port 0 takes a free one, which `port` then tells."""
+
+    def __init__(
+        self,
+        listen: str,
+        *,
+        alive: Checks,
+        ready: Checks,
+        queues: Callable[[], Iterable[dict[str, Any]]] = tuple,
+        caches: Callable[[], Iterable[Any]] = tuple,
+        routes: Iterable[web.AbstractRouteDef] = (),
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self._host, self._port = parse_address(listen)
+        self._alive = alive
+        self._ready = ready
+        self._queues = queues
+        self._caches = caches
+        self._routes = list(routes)
+        self._registry = REGISTRY if registry is None else registry
+        self._runner: web.AppRunner | None = None
+        self.port: int | None = None
+
+    async def start(self) -> None:
+        """Listen; ConfigError when the address cannot be had."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/livez", self._checks(self._alive)),
+                web.get("/healthz", self._checks(self._alive)),
+                web.get("/readyz", self._checks(self._ready)),
+                web.get("/metrics", self._metrics),
+                web.get("/debug/queue", _local_only(lambda: list(self._queues()))),
+                web.get("/debug/caches", _local_only(lambda: list(self._caches()))),
+                *self._routes,
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        try:
+            await site.start()
+        except OSError as error:
+            await self.stop()
+            raise ConfigError(
+                f"cannot listen on {self._host}:{self._port}: {error.strerror}", field="listen"
+            ) from error
+        self.port = self._runner.addresses[0][1]
+        log.info("listening", address=self._host, port=self.port)
+
+    async def stop(self) -> None:
+        """Close the listener and every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def _checks(self, checks: Checks) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(request: web.Request) -> web.Response:
+            left_out = set(request.query.getall("exclude", []))
+            results = {name: problem for name, problem in checks().items() if name not in left_out}
+            failed = any(problem is not None for problem in results.values())
+            if not failed and "verbose" not in request.query:
+                return web.Response(text="ok")
+            lines = [
+                f"[+]{name} ok" if problem is None else f"[-]{name} failed: {problem}"
+                for name, problem in results.items()
+            ]
+            lines.append(f"{request.path.strip('/')} check {'failed' if failed else 'passed'}")
+            return web.Response(text="\n".join(lines) + "\n", status=503 if failed else 200)
+
+        return answer
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+
+
+def parse_address(listen: str) -> tuple[str, int]:
+    """ADDRESS:PORT in two parts.
+
+    >>> parse_address("127.0.0.1:8080"), parse_address("[::1]:0")
+    (('127.0.0.1', 8080), ('::1', 0))
+    """
+    host, _, port = listen.rpartition(":")
+    if not (port.isdecimal() and int(port) < 65536):
+        raise ConfigError(f'"{listen}" is not an address and a port (try 127.0.0.1:8080)', field="listen")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  ":8080" means every address, as everywhere
+
+
+def _local_only(content: Callable[[], Any]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+        if not (peer and ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback):
+            raise web.HTTPNotFound
+        return web.Response(body=msgspec.json.encode(content()), content_type="application/json")
+
+    return answer

@@ -1,0 +1,368 @@
+"""The manager: starts everything in order, watches over it, and stops it in order.
+
+    start   listener ─► webhooks ─► caches and sources ─► tasks ─► election ─► workers
+    stop    tasks ─► workers ─► caches ─► webhooks ─► listener ─► lease given back
+
+- Caches and queues fill before this process leads (warm standby), so a takeover begins at once.
+- A controller works as soon as *its own* sources are synced; one that waits for a missing kind holds up nobody else.
+- Nothing dies unnoticed: a source that fails is started again, a worker that fails ends the process.
+- On the first signal what is being reconciled may end within `grace_seconds`; on the second it is cancelled.
+- The lease is given back after everything that acts has stopped. When it is *lost*, workers are cancelled first,
+  without grace, and `run` raises: two must never act at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as randomness
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from steersman.cache import InformerPool
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import ConfigError, SteersmanError
+from steersman.runtime.cluster import Cluster
+from steersman.runtime.deadline import Deadline
+from steersman.runtime.engine import Engine
+from steersman.runtime.health import HealthServer, LoopLag
+from steersman.runtime.metrics import RuntimeCollector
+from steersman.runtime.recorder import EventRecorder
+from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from aiohttp import web
+    from prometheus_client import CollectorRegistry
+
+    from steersman.cache.contract import Informer
+    from steersman.clock import Clock
+    from steersman.kube.client import Client
+    from steersman.runtime.controller import Controller
+    from steersman.runtime.elector import LeaderElector
+    from steersman.runtime.webhooks import WebhookServer
+
+__all__ = ["Manager", "SyncTimeout"]
+
+PATIENCE_SECONDS = 10.0  # between two complaints about sources that are not synced
+STOP_SECONDS = 5.0  # for a cancelled task to end
+FLUSH_SECONDS = 2.0  # for the last events to be sent
+
+log = structlog.get_logger(__name__)
+
+
+class SyncTimeout(SteersmanError):  # noqa: N818  says what happened
+    """Sources were not synced in time."""
+
+
+class Manager:
+    """Runs controllers. Make one, `await run()`; from elsewhere, `stop()` it."""
+
+    def __init__(
+        self,
+        client: Client,
+        controllers: Iterable[Controller] = (),
+        *,
+        clusters: Mapping[str, Client] | None = None,
+        elector: LeaderElector | None = None,
+        webhooks: WebhookServer | None = None,
+        listen: str | None = None,
+        routes: Iterable[web.AbstractRouteDef] = (),
+        registry: CollectorRegistry | None = None,
+        component: str = "steersman",
+        permit: Callable[[str], bool] | None = None,
+        grace_seconds: float = 30.0,
+        sync_seconds: float | None = None,
+        dry_run: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        """`clusters` are further clusters by name; `permit` says which namespaces this process may act on.
+
+        `grace_seconds`: how long running reconciles may take at the end; below zero: as long as they need.
+        `sync_seconds`: fail when a source is not synced by then; None: keep waiting, and say so in log and readiness.
+        """
+        self._clock = clock
+        self._random = random
+        self._registry = registry
+        self._elector = elector
+        self._webhooks = webhooks
+        self._permit = permit
+        self._grace = grace_seconds
+        self._sync = sync_seconds
+        self._controllers: list[Controller] = []
+        self._tasks: list[tuple[str, Callable[[], Awaitable[Any]], bool]] = []
+        self._checks: dict[str, Callable[[], str | None]] = {}
+        self._clusters = {
+            name: self._cluster(name, one, component, dry_run) for name, one in {"": client, **(clusters or {})}.items()
+        }
+        self._engines: dict[str, Engine] = {}
+        self._workers: list[asyncio.Task[None]] = []
+        self._holding: asyncio.Task[None] | None = None  # ends when leadership does
+        self._supervisor: Supervisor | None = None
+        self._lag = LoopLag(clock=clock)
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self.working = asyncio.Event()  # set while workers may run, i.e. while this process leads
+        self.health: HealthServer | None = None
+        if listen is not None:
+            self.health = HealthServer(
+                listen,
+                alive=self.alive,
+                ready=self.ready,
+                queues=lambda: [engine.queue.describe() for engine in self._engines.values()],
+                caches=lambda: [informer.health() for informer in self._informers()],
+                routes=routes,
+                registry=registry,
+            )
+        for controller in controllers:
+            self.add(controller)
+
+    def _cluster(self, name: str, client: Client, component: str, dry_run: bool) -> Cluster:
+        pool = InformerPool(client, clock=self._clock, registry=self._registry)
+        recorder = EventRecorder(client, component=component, clock=self._clock)
+        return Cluster(client, pool, name=name, recorder=recorder, dry_run=dry_run)
+
+    # -- what is run --------------------------------------------------------------------------------------------------
+
+    def add(self, controller: Controller) -> None:
+        """Run this controller too; also while running."""
+        if any(known.name == controller.name for known in self._controllers):
+            raise ConfigError(
+                f"there are two controllers called {controller.name}: give one another name with .named(…)",
+                field="controllers",
+            )
+        engine = Engine(controller, self._clusters, permit=self._permits, clock=self._clock, random=self._random)
+        self._controllers.append(controller)
+        self._engines[controller.name] = engine
+        if self._supervisor is not None and not self._stopping.is_set():
+            engine.start_sources()
+            if self.working.is_set():
+                self._start_worker(engine)
+
+    def add_task(self, name: str, run: Callable[[], Awaitable[Any]], *, leader_only: bool = True) -> None:
+        """Run a background task for ever beside the controllers; started again when it fails."""
+        self._tasks.append((name, run, leader_only))
+
+    def add_check(self, name: str, problem: Callable[[], str | None]) -> None:
+        """One more condition of readiness: `problem` answers None while all is well."""
+        self._checks[name] = problem
+
+    def engine(self, name: str) -> Engine:
+        """The engine of a controller, by the controller's name."""
+        return self._engines[name]
+
+    def cluster(self, name: str = "") -> Cluster:
+        """A cluster by its name."""
+        return self._clusters[name]
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End gracefully; asked a second time, end at once."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Run until `stop` (then return) or until something fails that must not (then raise)."""
+        supervisor = self._supervisor = Supervisor(clock=self._clock)
+        collector = self._collector(supervisor)
+        failure: BaseException | None = None
+        try:
+            await self._start(supervisor)
+            elected = asyncio.create_task(self._elected(), name="leader election")
+            await self._first(elected)
+            if elected.done() and not self._stopping.is_set():
+                self._start_working(supervisor)
+                await self._first(*([self._holding] if self._holding is not None else []))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, when all has been stopped
+            failure = error
+        try:
+            await asyncio.shield(asyncio.ensure_future(self._shut_down(supervisor, failure)))
+        finally:
+            collector.close()
+        if failure is not None:
+            raise failure
+
+    # -- starting -----------------------------------------------------------------------------------------------------
+
+    async def _start(self, supervisor: Supervisor) -> None:
+        supervisor.start("event loop watch", self._lag.run)
+        if self.health is not None:
+            await self.health.start()
+        if self._webhooks is not None:
+            supervisor.start("webhooks", self._webhooks.run)
+            await self._first(asyncio.create_task(self._webhooks.serving.wait()))
+        for engine in self._engines.values():
+            engine.start_sources()
+        for cluster in self._clusters.values():
+            for informer in cluster.caches:
+                self._run_informer(cluster.name, informer)
+            cluster.caches.on_new = partial(self._run_informer, cluster.name)
+            if cluster.recorder is not None:
+                supervisor.start(f"events {cluster.name}".rstrip(), cluster.recorder.run)
+        supervisor.start("sync watch", self._watch_sync, critical=True)
+        self._start_tasks(supervisor, leader_only=False)
+
+    def _run_informer(self, cluster: str, informer: Informer[Any]) -> None:
+        assert self._supervisor is not None
+        name = f"source {cluster}/{informer.health().name}" if cluster else f"source {informer.health().name}"
+        self._supervisor.start(name if name not in self._supervisor else f"{name} #{id(informer):x}", informer.run)
+
+    def _start_tasks(self, supervisor: Supervisor, *, leader_only: bool) -> None:
+        for name, run, needs_leadership in self._tasks:
+            if needs_leadership == leader_only:
+                supervisor.start(name, run)
+
+    async def _elected(self) -> None:
+        if self._elector is not None:
+            await self._elector.acquire()
+
+    def _start_working(self, supervisor: Supervisor) -> None:
+        """This process leads: let everything work that waited for it."""
+        if self._elector is not None:
+            self._holding = asyncio.create_task(self._elector.hold(), name="leader election")
+        self.working.set()
+        for engine in self._engines.values():
+            self._start_worker(engine)
+        self._start_tasks(supervisor, leader_only=True)
+
+    def _start_worker(self, engine: Engine) -> None:
+        worker = asyncio.create_task(engine.run(), name=f"controller {engine.name}")
+        worker.add_done_callback(self._worker_ended)
+        self._workers.append(worker)
+
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        if worker.cancelled() or self._supervisor is None:
+            return
+        error = worker.exception()
+        if error is not None:
+            log.error("controller broke", task=worker.get_name(), exc_info=error)
+            self._supervisor.fail(TaskFailed(f"{worker.get_name()}: {type(error).__name__}: {error}"))
+        elif not self._stopping.is_set():
+            self._supervisor.fail(TaskFailed(f"{worker.get_name()}: it ended, though nobody asked it to"))
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    async def _first(self, *tasks: asyncio.Task[Any]) -> None:
+        """Return when one of the tasks has ended or `stop` was called; raise what failed."""
+        assert self._supervisor is not None
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            outcomes: list[asyncio.Future[Any]] = [self._supervisor.failure, *tasks]
+            await asyncio.wait([stopping, *outcomes], return_when=asyncio.FIRST_COMPLETED)
+            for outcome in outcomes:
+                if outcome.done():
+                    outcome.result()
+        finally:
+            leaving = [stopping, *(task for task in tasks if task is not self._holding)]
+            await cancel_all(leaving, self._clock, STOP_SECONDS)
+
+    async def _watch_sync(self) -> None:
+        """Complain about sources that are not synced; give up on them if there is a limit."""
+        began = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(PATIENCE_SECONDS if self._sync is None else min(PATIENCE_SECONDS, self._sync))
+            waited = self._clock.monotonic() - began
+            late = [informer.health() for informer in self._informers() if not informer.has_synced()]
+            for health in late:
+                log.warning("source not synced", source=health.name, problem=health.problem, waited_seconds=int(waited))
+            if late and self._sync is not None and waited >= self._sync:
+                names = "; ".join(f"{health.name} ({health.problem or 'no answer yet'})" for health in late)
+                raise SyncTimeout(f"not synced within {self._sync:g} s: {names}")
+
+    # -- stopping -----------------------------------------------------------------------------------------------------
+
+    async def _shut_down(self, supervisor: Supervisor, failure: BaseException | None) -> None:
+        """Stop in order. Leadership that was lost, or a cancellation from outside, leaves no time for grace."""
+        self._stopping.set()
+        lost = self._holding is not None and self._holding.done()
+        if lost:
+            await cancel_all(self._workers, self._clock, STOP_SECONDS)
+        await supervisor.stop(name for name, _, _ in self._tasks)
+        if not (lost or isinstance(failure, asyncio.CancelledError)):
+            await self._drain()
+        await cancel_all(self._workers, self._clock, STOP_SECONDS)
+        self.working.clear()
+        await self._send_events()
+        await supervisor.stop(name for name in supervisor.names() if name != "webhooks")
+        await supervisor.stop()
+        if self.health is not None:
+            await self.health.stop()
+        if self._holding is not None:
+            lost = lost or self._holding.done()
+            await cancel_all([self._holding], self._clock, STOP_SECONDS)
+        if self._elector is not None and not lost:
+            await self._elector.release()
+        log.info("stopped", why=str(failure) or type(failure).__name__ if failure is not None else "asked to")
+
+    async def _drain(self) -> None:
+        """Let what is being reconciled end: within the grace, unless somebody is in a hurry or leadership is lost."""
+        for engine in self._engines.values():
+            engine.stop()
+        running = [worker for worker in self._workers if not worker.done()]
+        if not running:
+            return
+        ended = asyncio.create_task(asyncio.wait(running))
+        hurry = asyncio.create_task(self._hurry.wait())
+        try:
+            async with Deadline(self._clock, None if self._grace < 0 else self._grace):
+                ends: list[asyncio.Task[Any]] = [ended, hurry, *([self._holding] if self._holding is not None else [])]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            left = {engine.name: [str(key) for key in engine.queue.running_keys()] for engine in self._engines.values()}
+            log.warning("reconciles cancelled: they took longer than the grace", running=left)
+        finally:
+            await cancel_all([ended, hurry], self._clock, STOP_SECONDS)
+
+    async def _send_events(self) -> None:
+        recorders = [cluster.recorder for cluster in self._clusters.values() if cluster.recorder is not None]
+        try:
+            async with Deadline(self._clock, FLUSH_SECONDS):
+                await asyncio.gather(*(recorder.flush() for recorder in recorders))
+        except TimeoutError:
+            log.warning("events not sent in time")
+
+    # -- health -------------------------------------------------------------------------------------------------------
+
+    def alive(self) -> dict[str, str | None]:
+        """Checks that a restart would help with."""
+        return {
+            "loop": self._lag.problem(),
+            "election": self._elector.problem() if self._elector is not None else None,
+        }
+
+    def ready(self) -> dict[str, str | None]:
+        """Checks of everything that should work: sources, tasks, and what others added."""
+        results: dict[str, str | None] = {}
+        for informer in self._informers():
+            health = informer.health()
+            waiting = None if health.synced else "not synced yet"
+            results[f"source {health.name}"] = health.problem or waiting
+        for engine in self._engines.values():
+            problems = [source.problem for source in engine.sources if source.problem]
+            results[f"controller {engine.name}"] = problems[0] if problems else None
+        results["tasks"] = "; ".join(f"{task}: {why}" for task, why in self._task_problems().items()) or None
+        results["stopping"] = "asked to stop" if self._stopping.is_set() else None
+        return results | {name: check() for name, check in self._checks.items()}
+
+    def _task_problems(self) -> dict[str, str]:
+        return self._supervisor.problems() if self._supervisor is not None else {"manager": "not started"}
+
+    def _informers(self) -> list[Informer[Any]]:
+        return [informer for cluster in self._clusters.values() for informer in cluster.caches]
+
+    def _permits(self, key: Any) -> bool:
+        return self._permit is None or self._permit(getattr(key, "namespace", ""))
+
+    def _collector(self, supervisor: Supervisor) -> RuntimeCollector:
+        return RuntimeCollector(
+            self._engines.values,
+            elector=lambda: self._elector,
+            recorders=lambda: [c.recorder for c in self._clusters.values() if c.recorder is not None],
+            restarts=lambda: supervisor.restarts,
+            registry=self._registry,
+        )

@@ -1,0 +1,150 @@
+"""The metrics of controllers and queues, under controller-runtime's names, so that existing dashboards work.
+
+Nothing is counted here: engines and queues count with plain numbers, and this collector reads them when somebody
+scrapes. Every series is there from the first scrape on, at zero, so that `rate()` works from the start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+    from steersman.runtime.elector import LeaderElector
+    from steersman.runtime.engine import Engine
+    from steersman.runtime.recorder import EventRecorder
+
+__all__ = ["RuntimeCollector"]
+
+
+class RuntimeCollector(Collector):
+    """Shows the engines, queues, election and recorder of one manager."""
+
+    def __init__(
+        self,
+        engines: Callable[[], Iterable[Engine]],
+        *,
+        elector: Callable[[], LeaderElector | None] = lambda: None,
+        lease_name: str = "",
+        recorders: Callable[[], Iterable[EventRecorder]] = lambda: (),
+        restarts: Callable[[], dict[str, int]] = dict,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self._engines = engines
+        self._elector = elector
+        self._lease = lease_name
+        self._recorders = recorders
+        self._restarts = restarts
+        self._registry = REGISTRY if registry is None else registry
+        self._registry.register(self)
+
+    def close(self) -> None:
+        """Show nothing more."""
+        self._registry.unregister(self)
+
+    def collect(self) -> Iterator[Metric]:
+        engines = list(self._engines())
+        yield from _controllers(engines)
+        yield from _queues(engines)
+        yield from self._election()
+        yield _counter(
+            "steersman_source_failures",
+            "Mappings of a change to keys that failed, so that the change was lost.",
+            ["controller", "source"],
+            [((e.name, str(s.watch)), s.failures) for e in engines for s in e.sources if s.watch.to is not None],
+        )
+        yield _counter(
+            "steersman_restarts",
+            "Restarts of background tasks that failed.",
+            ["task"],
+            [((task,), count) for task, count in self._restarts().items()],
+        )
+        dropped = [((), sum(recorder.dropped for recorder in self._recorders()))]
+        yield _counter("steersman_events_dropped", "Events not recorded: too many, or not accepted.", [], dropped)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the series depend on what runs, and reading them must not need it to run."""
+        return ()
+
+    def _election(self) -> Iterator[Metric]:
+        elector = self._elector()
+        name = ["name"]
+        leading = GaugeMetricFamily("leader_election_master_status", "1 while this process leads.", labels=name)
+        slow = CounterMetricFamily(
+            "leader_election_slowpath", "Renewals that had to read the lease first.", labels=name
+        )
+        if elector is not None:
+            leading.add_metric([self._lease], float(elector.leading()))
+            slow.add_metric([self._lease], elector.slow_renewals)
+        yield leading
+        yield slow
+
+
+def _controllers(engines: list[Engine]) -> Iterator[Metric]:
+    prefix, label = "controller_runtime", ["controller"]
+    results = [((e.name, result), count) for e in engines for result, count in e.tally.results.items()]
+    yield _counter(f"{prefix}_reconcile", "Reconciles by result.", ["controller", "result"], results)
+    errors = [((e.name,), e.tally.results["error"]) for e in engines]
+    yield _counter(f"{prefix}_reconcile_errors", "Reconciles that failed.", label, errors)
+    terminal = [((e.name,), e.tally.terminal_errors) for e in engines]
+    yield _counter(f"{prefix}_terminal_reconcile_errors", "Reconciles that failed for good.", label, terminal)
+    panics = [((e.name,), e.tally.panics) for e in engines]
+    yield _counter(f"{prefix}_reconcile_panics", "Reconciles that failed with an unexpected error.", label, panics)
+    timeouts = [((e.name,), e.tally.timeouts) for e in engines]
+    yield _counter(f"{prefix}_reconcile_timeouts", "Reconciles that took longer than allowed.", label, timeouts)
+    seconds = HistogramMetricFamily(f"{prefix}_reconcile_time_seconds", "Time of one reconcile.", labels=label)
+    for e in engines:
+        seconds.add_metric([e.name], e.tally.seconds.cumulative(), e.tally.seconds.total)
+    yield seconds
+    size = [((e.name,), e.controller.options.concurrency) for e in engines]
+    yield _gauge(f"{prefix}_max_concurrent_reconciles", "Workers.", label, size)
+    active = [((e.name,), e.tally.active) for e in engines]
+    yield _gauge(f"{prefix}_active_workers", "Workers that are reconciling.", label, active)
+
+
+def _queues(engines: list[Engine]) -> Iterator[Metric]:
+    label = ["name", "controller"]
+    depth = GaugeMetricFamily("workqueue_depth", "Keys that are ready, by priority.", labels=[*label, "priority"])
+    queued = HistogramMetricFamily("workqueue_queue_duration_seconds", "From ready to running.", labels=label)
+    worked = HistogramMetricFamily("workqueue_work_duration_seconds", "From running to done.", labels=label)
+    unfinished, longest, adds, retries = [], [], [], []
+    for engine in engines:
+        queue, names = engine.queue, (engine.name, engine.name)
+        for priority, keys in (queue.depths() or {0: 0}).items():
+            depth.add_metric([*names, str(priority)], keys)
+        queued.add_metric(list(names), queue.queue_seconds.cumulative(), queue.queue_seconds.total)
+        worked.add_metric(list(names), queue.work_seconds.cumulative(), queue.work_seconds.total)
+        running = queue.running_seconds()
+        unfinished.append((names, sum(running)))
+        longest.append((names, max(running, default=0.0)))
+        adds.append((names, queue.adds))
+        retries.append((names, queue.retries))
+    yield depth
+    yield queued
+    yield worked
+    yield _counter("workqueue_adds", "Keys that became dirty.", label, adds)
+    yield _counter("workqueue_retries", "Keys that were put back after a failure.", label, retries)
+    yield _gauge("workqueue_unfinished_work_seconds", "Time that running keys have taken so far.", label, unfinished)
+    yield _gauge("workqueue_longest_running_processor_seconds", "The longest of them.", label, longest)
+
+
+def _counter(name: str, text: str, labels: list[str], values: Iterable[tuple[tuple[str, ...], Any]]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for names, value in values:
+        family.add_metric(list(names), value)
+    return family
+
+
+def _gauge(name: str, text: str, labels: list[str], values: Iterable[tuple[tuple[str, ...], Any]]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for names, value in values:
+        family.add_metric(list(names), value)
+    return family

@@ -1,0 +1,181 @@
+"""Sources: what makes a key dirty.
+
+    change (old, new) ──► predicate ──► mapping, on old *and* new ──► queue.add(key, priority)
+
+A mapping sees both states, because an object that leaves somebody must be noticed by the one it left. Keys are added
+with low priority for the first list and for resyncs, so that a restart does not delay real changes. A predicate that
+fails counts as a yes: a change is never lost to a question. A mapping that fails loses its change, so it is logged as
+an error, counted, and named in the source's health.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from steersman.cache.identity import ref_of, revision_of
+from steersman.kube.resources import Kind, ObjectRef
+from steersman.runtime.metadata import kind_of, owners_of
+from steersman.runtime.queue import LOW_PRIORITY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from steersman.cache.contract import Caches, Informer, Subscription
+    from steersman.runtime.predicates import Predicate
+    from steersman.runtime.queue import WorkQueue
+
+__all__ = ["Selection", "Source", "Watch", "owner_of", "self_of"]
+
+K = TypeVar("K", bound="Hashable")
+
+log = structlog.get_logger(__name__)
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which objects of a kind are watched; decided by the server, so that others cost nothing."""
+
+    namespaces: frozenset[str] | None = None  # None: all
+    label_selector: str | None = None
+    field_selector: str | None = None
+    transform: Any = None  # Callable[[object], object]: what to keep of an object; must be the same function each time
+
+    def informer(self, caches: Caches, target: Any) -> Informer[Any]:
+        """The shared informer for this selection."""
+        informer: Informer[Any] = caches.informer(
+            target,
+            namespaces=self.namespaces,
+            label_selector=self.label_selector,
+            field_selector=self.field_selector,
+            transform=self.transform,
+        )
+        return informer
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a controller's table: what is watched, which changes matter, and whose keys they touch."""
+
+    target: Any  # type[Resource] | Kind
+    role: str  # "for", "owns", "watches" or "reads"
+    to: Any = None  # mapping; None: only read, never a trigger
+    when: Any = None  # Predicate; None: every change
+    selection: Selection = Selection()
+    cluster: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind that is watched."""
+        return kind_of(self.target)
+
+    def __str__(self) -> str:
+        where = f" in cluster {self.cluster}" if self.cluster else ""
+        mapping = f" to {getattr(self.to, '__name__', self.to)}" if self.role == "watches" else ""
+        return f"{self.role} {self.kind}{where}{mapping}{f' when {self.when}' if self.when else ''}"
+
+
+def self_of(obj: Any) -> Iterable[ObjectRef]:
+    """The object itself."""
+    return (ref_of(obj),)
+
+
+def owner_of(kind: Kind) -> Callable[[Any], Iterable[ObjectRef]]:
+    """The owners of an object that are of `kind`, in whatever version they are referred to."""
+
+    def owners(obj: Any) -> Iterable[ObjectRef]:
+        namespace = ref_of(obj).namespace if kind.namespaced else ""
+        for owner in owners_of(obj):
+            if owner.kind == kind.kind and owner.api_version.rpartition("/")[0] == kind.group:
+                yield ObjectRef(owner.name, namespace)
+
+    return owners
+
+
+class Source(Generic[K]):
+    """A watch at work: a handler on an informer that feeds a queue."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        informer: Informer[Any],
+        queue: WorkQueue[K],
+        read: Callable[[], Any],
+    ) -> None:
+        """`read` opens what a mapping with a second parameter reads from: a mapping of targets to snapshots."""
+        self.watch = watch
+        self.informer = informer
+        self.failures = 0  # mappings that failed
+        self.problem: str | None = None  # the last of them
+        self._queue = queue
+        self._read = read if _wants_cache(watch.to) else None
+        self._subscription: Subscription | None = None
+        self._log = log.bind(source=str(watch))
+
+    def start(self) -> None:
+        """Begin to feed the queue; harmless when repeated."""
+        if self._subscription is None and self.watch.to is not None:
+            self._subscription = self.informer.add_handler(self._on_change)
+
+    def stop(self) -> None:
+        """Feed nothing more."""
+        if self._subscription is not None:
+            self._subscription.remove()
+            self._subscription = None
+
+    def has_synced(self) -> bool:
+        """Whether every object of the first list has reached the queue."""
+        return self.informer.has_synced() if self._subscription is None else self._subscription.has_synced()
+
+    async def wait_synced(self) -> None:
+        """Return once `has_synced()`."""
+        await (self.informer.wait_synced() if self._subscription is None else self._subscription.wait_synced())
+
+    def _on_change(self, old: Any | None, new: Any | None, initial: bool) -> None:
+        if not self._matters(old, new):
+            return
+        unchanged = old is not None and new is not None and revision_of(old) == revision_of(new)
+        priority = LOW_PRIORITY if initial or unchanged else 0
+        for key in self._keys(old, new):
+            self._queue.add(key, priority=priority)
+
+    def _matters(self, old: Any | None, new: Any | None) -> bool:
+        predicate: Predicate | None = self.watch.when
+        if predicate is None:
+            return True
+        try:
+            return predicate(old, new)
+        except Exception:  # noqa: BLE001  a question that fails must not lose the change
+            self._log.exception("predicate failed; taken as yes", predicate=str(predicate))
+            return True
+
+    def _keys(self, old: Any | None, new: Any | None) -> Iterable[K]:
+        keys: dict[K, None] = {}
+        for obj in (old, new):
+            if obj is None:
+                continue
+            try:
+                keys.update(dict.fromkeys(self._map(obj)))
+            except Exception as error:  # noqa: BLE001  one bad object must not stop the others
+                self.failures += 1
+                self.problem = f"mapping {ref_of(obj)} failed: {type(error).__name__}: {error}"
+                self._log.exception("mapping failed; its change is lost until the next one", object=str(ref_of(obj)))
+        return keys
+
+    def _map(self, obj: Any) -> list[K]:
+        if self._read is None:
+            return list(self.watch.to(obj))
+        with self._read() as cache:
+            return list(self.watch.to(obj, cache))
+
+
+def _wants_cache(mapper: Callable[..., Any] | None) -> bool:
+    """Whether a mapping takes what is known of other objects as its second argument."""
+    if mapper is None:
+        return False
+    try:
+        inspect.signature(mapper).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True

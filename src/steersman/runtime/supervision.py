@@ -1,0 +1,132 @@
+"""Tasks that must not die unnoticed.
+
+A supervised task runs for ever. When it fails, or just ends, it is logged, counted and started again with growing
+delays; or, if it is *critical*, its failure ends the process. Either way `problems()` says so at once: there is no task
+that is dead while everything looks fine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import SteersmanError
+from steersman.runtime.deadline import Deadline
+from steersman.runtime.ratelimit import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from steersman.clock import Clock
+
+__all__ = ["Supervisor", "TaskFailed", "cancel_all"]
+
+STEADY_SECONDS = 60.0  # a task that ran this long did not fail at once: start over with short delays
+
+log = structlog.get_logger(__name__)
+
+
+class TaskFailed(SteersmanError):  # noqa: N818  says what happened, not what kind of error it is
+    """A task that the process cannot do without ended."""
+
+
+class Supervisor:
+    """Starts tasks and keeps them running."""
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._problems: dict[str, str] = {}
+        self._backoff: Backoff[str] = Backoff(base_seconds=1.0, cap_seconds=30.0)
+        self.restarts: dict[str, int] = {}
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failure.add_done_callback(_retrieve)
+
+    def start(self, name: str, run: Callable[[], Awaitable[Any]], *, critical: bool = False) -> None:
+        """Run a task until it is stopped. Names are unique among running tasks."""
+        if name in self._tasks:
+            raise ValueError(f"a task called {name!r} is running already")
+        self.restarts.setdefault(name, 0)
+        body = self._critical(name, run) if critical else self._restarting(name, run)
+        self._tasks[name] = asyncio.create_task(body, name=name)
+
+    def fail(self, error: BaseException) -> None:
+        """Something happened that the process cannot go on with; the first such error is kept."""
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+    def names(self) -> list[str]:
+        """The tasks that are being run."""
+        return list(self._tasks)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tasks
+
+    def problems(self) -> dict[str, str]:
+        """Tasks that are down, and why."""
+        return dict(self._problems)
+
+    async def stop(self, names: Iterable[str] | None = None, *, seconds: float = 5.0) -> None:
+        """Cancel tasks (all of them, by default) and wait until they have ended, but not for ever."""
+        chosen = list(self._tasks if names is None else names)
+        tasks = [task for name in chosen if (task := self._tasks.pop(name, None)) is not None]
+        for name in chosen:
+            self._problems.pop(name, None)
+        await cancel_all(tasks, self._clock, seconds)
+
+    async def _restarting(self, name: str, run: Callable[[], Awaitable[Any]]) -> None:
+        while True:
+            began = self._clock.monotonic()
+            problem = await self._outcome(name, run)
+            if self._clock.monotonic() - began >= STEADY_SECONDS:
+                self._backoff.forget(name)
+            delay = self._backoff.when(name)
+            self._problems[name] = problem
+            self.restarts[name] += 1
+            log.error("task failed; starting it again", task=name, problem=problem, after_seconds=round(delay, 1))
+            await self._clock.sleep(delay)
+            del self._problems[name]
+
+    async def _critical(self, name: str, run: Callable[[], Awaitable[Any]]) -> None:
+        problem = await self._outcome(name, run)
+        self._problems[name] = problem
+        self.fail(TaskFailed(f"{name}: {problem}"))
+
+    async def _outcome(self, name: str, run: Callable[[], Awaitable[Any]]) -> str:
+        """Why the task is no longer running."""
+        try:
+            await run()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return "something it waited for was cancelled"
+        except Exception as error:
+            log.exception("task failed", task=name)
+            return f"{type(error).__name__}: {error}"
+        return "it ended, though it should run for ever"
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]], clock: Clock, seconds: float) -> list[asyncio.Task[Any]]:
+    """Cancel tasks and wait up to `seconds` for them to end; returns (and names in the log) those that did not."""
+    pending = [task for task in tasks if not task.done()]
+    for task in pending:
+        task.cancel()
+    if pending:
+        try:
+            async with Deadline(clock, seconds):
+                await asyncio.wait(pending)
+        except TimeoutError:
+            pending = [task for task in pending if not task.done()]
+            log.exception("tasks did not end", tasks=[task.get_name() for task in pending])
+            return pending
+    return []
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """An exception nobody asked for is not worth a warning when the process ends anyway."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,143 @@
+"""Reconcilers that block: each run gets a thread, and a context whose methods block as well.
+
+There are never more threads than the controller's concurrency. A thread cannot be stopped from outside, so a run that
+is cancelled or timed out keeps its key until the thread ends: no key runs twice at once. What it does get is an error
+from the next method of its context. Threads do not keep the process alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from steersman.runtime.context import Context
+
+__all__ = ["BlockingContext", "run_blocking"]
+
+
+class Abandoned(RuntimeError):  # noqa: N818  a state of the run, not a fault of its own
+    """The reconcile was cancelled or timed out: stop."""
+
+
+async def run_blocking(function: Callable[..., Any], context: Context, argument: Any) -> Any:
+    """Call `function(context, argument)` in a thread of its own and return what it returns."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    blocking = BlockingContext(context, loop)
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not outcome.done():
+            outcome.set_exception(error) if error is not None else outcome.set_result(result)
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = function(blocking, argument)
+        except BaseException as problem:  # noqa: BLE001  whatever it is belongs to the one who waits
+            error = RuntimeError(str(problem)) if isinstance(problem, StopIteration) else problem
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    run = contextvars.copy_context().run
+    threading.Thread(target=run, args=(work,), name=f"reconcile {context.key}", daemon=True).start()
+    try:
+        return await asyncio.shield(outcome)
+    except asyncio.CancelledError:
+        blocking.abandon()
+        with contextlib.suppress(Exception):
+            await asyncio.wait([outcome])
+            outcome.exception()
+        raise
+
+
+class BlockingContext:
+    """A `Context` for a thread: the same methods, without `await`."""
+
+    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+        self._abandoned = threading.Event()
+        self.key = context.key
+        self.reconcile_id = context.reconcile_id
+        self.failures = context.failures
+        self.clock = context.clock
+        self.log = context.log
+        self.cache = _BlockingCache(self, context.cache)
+
+    def abandon(self) -> None:
+        """Let every further call fail."""
+        self._abandoned.set()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the run should end: it was cancelled or timed out."""
+        return self._abandoned.is_set()
+
+    def apply(self, obj: Any, **options: Any) -> Any:
+        return self._wait(self._context.apply(obj, **options))
+
+    def create(self, obj: Any, **options: Any) -> Any:
+        return self._wait(self._context.create(obj, **options))
+
+    def patch(self, obj: Any, patch: Any, **options: Any) -> Any:
+        return self._wait(self._context.patch(obj, patch, **options))
+
+    def status(self, obj: Any, status: Any = None, **fields: Any) -> bool:
+        return bool(self._wait(self._context.status(obj, status, **fields)))
+
+    def delete(self, target: Any, ref: Any = None, **options: Any) -> bool:
+        return bool(self._wait(self._context.delete(target, ref, **options)))
+
+    def event(self, obj: Any, reason: str, message: str, *, warning: bool = False) -> None:
+        self.on_loop(lambda: self._context.event(obj, reason, message, warning=warning))
+
+    def on_loop(self, call: Callable[[], Any]) -> Any:
+        """Run `call` on the event loop, where the caches live."""
+
+        async def run() -> Any:
+            return call()
+
+        return self._wait(run())
+
+    def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self._abandoned.is_set():
+            coroutine.close()
+            raise Abandoned(f"the reconcile of {self.key} was cancelled")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+class _BlockingCache:
+    """`Context.cache` for a thread."""
+
+    def __init__(self, context: BlockingContext, snapshots: Any) -> None:
+        self._context = context
+        self._snapshots = snapshots
+
+    def __getitem__(self, target: Any) -> _BlockingSnapshot:
+        return _BlockingSnapshot(self._context, self._context.on_loop(lambda: self._snapshots[target]))
+
+
+class _BlockingSnapshot:
+    """A snapshot, read from a thread."""
+
+    def __init__(self, context: BlockingContext, snapshot: Any) -> None:
+        self._context = context
+        self._snapshot = snapshot
+
+    def get(self, ref: Any) -> Any:
+        return self._context.on_loop(lambda: self._snapshot.get(ref))
+
+    def list(self, **options: Any) -> Any:
+        return self._context.on_loop(lambda: self._snapshot.list(**options))
+
+    def by_index(self, index: str, value: str) -> Any:
+        return self._context.on_loop(lambda: self._snapshot.by_index(index, value))
+
+    def __len__(self) -> int:
+        return int(self._context.on_loop(lambda: len(self._snapshot)))
