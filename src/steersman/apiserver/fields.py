@@ -23,7 +23,7 @@ import msgspec
 from steersman.apiserver.causes import go_quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "FieldSet",
@@ -168,16 +168,12 @@ def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 
 def ordered(fields: FieldSet) -> FieldSet:
-    """The same set with keys in the order the server writes them; the same tree when they already are."""
-    keys = list(fields)
-    in_order = keys if len(keys) < 2 else _sorted(keys)
-    below = {key: ordered(value) if value else value for key, value in fields.items()}
-    if keys == in_order:
-        return fields if all(below[key] is fields[key] for key in keys) else below
-    return {key: below[key] for key in in_order}
+    """The same set with keys in the order the server writes them."""
+    keys = _sorted(fields) if len(fields) > 1 else fields
+    return {key: ordered(below) if (below := fields[key]) else below for key in keys}
 
 
-def _sorted(keys: list[str]) -> list[str]:
+def _sorted(keys: Iterable[str]) -> list[str]:
     for key in keys:
         if key[0] != "f" and key != MEMBER:
             return sorted(keys, key=_rank)

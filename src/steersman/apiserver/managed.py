@@ -93,6 +93,7 @@ def track_update(
     """`new` with the managedFields it has after `manager` wrote it over `old` (None: it is created).
 
     `new` is what the request makes of the object: conformed and defaulted, before the server fills in or resets fields.
+    `convert` shows an object in the versions of other managers; without it all versions look alike.
     """
     managed = _managed_before(old, new, subresource)
     if old is not None and not managed:
@@ -168,7 +169,7 @@ def settle(
             continue
         version = owned.api_version
         if version not in changes:
-            changes[version] = _compare_in(version, schema, old, new, writer.subresource, convert)
+            changes[version] = _compare_in(version, old, new, writer.subresource, convert) if convert else change
         seen = changes[version]
         if seen is None:
             continue  # a version that is no longer served
@@ -183,17 +184,8 @@ def settle(
     return change, out
 
 
-def _compare_in(
-    version: str,
-    schema: Schema,
-    old: Object,
-    new: Object,
-    subresource: str,
-    convert: Converter | None,
-) -> Comparison | None:
+def _compare_in(version: str, old: Object, new: Object, subresource: str, convert: Converter) -> Comparison | None:
     """The same change seen in another version of the kind; None when that version does not exist any more."""
-    if convert is None:
-        return _filtered(schema, compare(schema, old, new), subresource)
     before, after = convert(old, version), convert(new, version)
     if before is None or after is None:
         return None

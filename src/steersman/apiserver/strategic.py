@@ -80,6 +80,10 @@ def _unknown(directive: Any, patch: Map) -> StatusError:
     return internal(f"unknown patch type: {shown} in map: {plain(patch)}")
 
 
+def _not_a(expected: str, value: Any) -> StatusError:
+    return internal(f"expected a {expected}, but received a {'%!s(<nil>)' if value is None else go_type(value)}")
+
+
 def _retain(out: Map, patch: Map) -> None:
     """Drop every key a $retainKeys list does not name; the patch may set no other."""
     if RETAIN not in patch:
@@ -156,12 +160,12 @@ def _order_lists(schema: Schema, out: Map, patch: Map) -> None:
     for directive in [key for key in patch if key.startswith(ORDER)]:
         order = patch.pop(directive)
         if not isinstance(order, list):
-            raise internal(f"expected a []interface {{}}, but received a {go_type(order)}")
+            raise _not_a("[]interface {}", order)
         name = _field_of(directive, ORDER, BAD_ORDER)
         live, wanted = out.get(name), patch.get(name)
         for given, known in ((live, name in out), (wanted, name in patch)):
             if known and not isinstance(given, list):
-                raise internal(f"expected a []interface {{}}, but received a {go_type(given)}")
+                raise _not_a("[]interface {}", given)
         child = _lookup_list(schema, name)
         _check_order(wanted or [], order, child.merge_key)
         if name not in out and name not in patch:
@@ -224,7 +228,7 @@ def _itself(item: Any) -> Hashable:
 def _by(key: str) -> Callable[[Any], Hashable]:
     def value(item: Any) -> Hashable:
         if not isinstance(item, dict):
-            raise internal(f"expected a map[string]interface {{}}, but received a {go_type(item)}")
+            raise _not_a("map[string]interface {}", item)
         if key not in item:
             raise internal(f"map: {plain(item)} does not contain declared merge key: {key}")
         return _itself(item[key])

@@ -178,7 +178,8 @@ def everything(schema: Schema, value: Any) -> FieldSet:
             return {}
         out: FieldSet = {MEMBER: {}}
         for name, below in value.items():
-            out[f"f:{name}"] = everything(part(schema, name), below)
+            inner = part(schema, name)
+            out[f"f:{name}"] = everything(inner, below) if isinstance(below, dict | list) else {}
         return out
     if isinstance(value, list) and value and schema.is_list and schema.list_type != "atomic":
         out = {MEMBER: {}}

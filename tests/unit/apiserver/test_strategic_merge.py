@@ -160,6 +160,11 @@ def test_a_value_of_another_shape_replaces_the_old_one():
             500,
             "expected a []interface {}, but received a map[string]interface {}",
         ),
+        (
+            {"spec": {"$setElementOrder/containers": None}},
+            500,
+            "expected a []interface {}, but received a %!s(<nil>)",
+        ),
         ({"spec": {"containers": ["x"]}}, 500, "list element types are not identical: "),
     ],
 )
