@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import ssl
 import stat
 import sys
 from pathlib import Path
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.clusterconfig import ClusterConfig, ExecPlugin
+from steersman.kube.clusterconfig import ClusterConfig, ExecPlugin, User
 from steersman.kube.errors import CredentialsFailed
 from steersman.kube.execplugin import ExecCredentials
 from steersman.kube.metrics import ClientMetrics
 from steersman.kube.times import format_time
 from steersman.testing.waiting import eventually
+from steersman.testing.wire import reply
 
 V1, BETA = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 SECRET = "s3cr3t-value"
@@ -248,6 +250,50 @@ async def test_a_plugin_is_interactive_when_it_may_and_can_be(
     )
     found = credentials(plugin(source, interactive_mode=mode))
     assert await found.headers() == {"Authorization": f"Bearer {{'interactive': {interactive}}}"}
+
+
+async def test_a_refused_token_of_a_plugin_is_replaced_within_the_request(wire, transport, plugin, runs):
+    async def answer(received, writer):
+        if received.headers["authorization"] == "Bearer two":
+            return reply(200, {})
+        plugin(credential(token="two"))
+        return reply(401, {"kind": "Status", "code": 401, "message": "Unauthorized"})
+
+    server = await wire(answer)
+    config = ClusterConfig(server=server.url, auth=User(exec_plugin=plugin(credential(token="one"))))
+    assert (await transport(server, config=config).request("POST", "/", body=b"{}")).status == 200
+    assert runs() == 2
+
+
+async def test_a_certificate_of_a_plugin_is_shown_to_the_server(wire, transport, plugin, authority):
+    seen = []
+
+    async def answer(received, writer):
+        seen.append(writer.get_extra_info("peercert")["subjectAltName"])
+        return reply(200, {})
+
+    issued = authority.issue_cert("jane.example")
+    pair = {
+        "clientCertificateData": issued.cert_chain_pems[0].bytes().decode(),
+        "clientKeyData": issued.private_key_pem.bytes().decode(),
+    }
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    server = await wire(answer, tls=context)
+    user = User(exec_plugin=plugin(credential(**pair)))
+    config = ClusterConfig(server=server.url, ca=authority.cert_pem.bytes(), auth=user)
+    assert (await transport(server, config=config).request("GET", "/")).status == 200
+    assert seen == [(("DNS", "jane.example"),)]
+
+
+async def test_a_plugin_that_fails_fails_the_request_once_and_names_both(wire, transport, plugin, runs):
+    server = await wire(reply(200, {}))
+    config = ClusterConfig(server=server.url, auth=User(exec_plugin=plugin("sys.exit(1)")), source="my.kubeconfig")
+    with pytest.raises(CredentialsFailed, match=r"failed with exit code 1: .*\(my.kubeconfig\) \(GET .*/version\)"):
+        await transport(server, config=config).request("GET", "/version")
+    assert (runs(), server.requests) == (1, [])
 
 
 async def test_runs_are_counted(plugin, clock):

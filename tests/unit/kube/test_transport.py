@@ -266,6 +266,16 @@ class TestTimeouts:
         with pytest.raises(RequestTimeout):
             await task
 
+    async def test_a_server_that_does_not_pick_up_ends_in_time(self, transport, unused_port):
+        with socket.socket() as full, socket.socket() as first:
+            full.bind(("127.0.0.1", unused_port))
+            full.listen(0)
+            first.connect(("127.0.0.1", unused_port))  # fills the queue of a server that never accepts
+            options = TransportOptions(connect_timeout=0.05)
+            link = transport(f"http://127.0.0.1:{unused_port}", options=options)
+            with pytest.raises(ConnectionFailed, match="no connection to .* in time: is the address right"):
+                await link.request("POST", "/", retry=False)
+
     async def test_a_cancelled_request_is_cancelled(self, wire, transport, clock):
         server = await wire(never)
         task = asyncio.create_task(transport(server, clock=clock).request("GET", "/x"))
