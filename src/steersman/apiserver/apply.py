@@ -97,6 +97,8 @@ def apply(
     request = _Apply(schema, live, config, applier, api_version=api_version, kind=kind, now=now, convert=convert)
     try:
         result, managed = request.run(force=force)
+    except TypedError as error:
+        raise internal(f"failed to merge config: {error}") from error
     except ApplyConflicts as refused:
         left = request.left_after_client_side(refused.conflicts) if manager == KUBECTL else refused.conflicts
         if left:
@@ -137,10 +139,7 @@ class _Apply:
         self._check()
         managed = self._managed_before()
         last = managed.get(self.applier)
-        try:
-            merged = merge(self.schema, self.live, self.config)
-        except TypedError as error:
-            raise internal(f"failed to merge config: {error}") from error
+        merged = merge(self.schema, self.live, self.config)
         wanted = field_set(self.schema, self.config)
         if resets := self.schema.resets.get(self.applier.subresource):
             wanted = sets.prune(wanted, resets)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from steersman.apiserver.fields import MEMBER, FieldSet, as_member, key_element, value_element
+from steersman.apiserver.schema import DEDUCED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,11 +136,8 @@ def grouped(schema: Schema, items: list[Any]) -> dict[str, list[Any]]:
 
 
 def part(schema: Schema, name: str) -> Schema:
-    """The schema of a field. Undeclared fields have none: the value does not fit."""
-    known = schema.fields.get(name) or schema.element
-    if known is None:
-        raise TypedError("field not declared in schema", f".{name}")
-    return known
+    """The schema of a field; of any kind for one that a stored object has and its type no longer declares."""
+    return schema.fields.get(name) or schema.element or DEDUCED
 
 
 def field_set(schema: Schema, value: Any) -> FieldSet:

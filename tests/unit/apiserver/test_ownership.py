@@ -201,9 +201,19 @@ def test_true_and_one_are_different_values():
 
 
 def test_an_object_that_does_not_fit_its_type_has_no_managers():
-    schema = custom_schema({"type": "object", "properties": {"spec": {"type": "object"}}}, status=False)
-    odd = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"}, "surprise": 1}
+    items = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {}}
+    schema = custom_schema({"type": "object", "properties": {"items": items}}, status=False)
+    odd = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"}, "items": [{"no": "name"}]}
     assert entries(track_update(schema, None, odd, manager="a", api_version="x/v1", now=T0)) == []
+
+
+def test_a_field_the_type_no_longer_has_can_be_owned_and_dropped():
+    wide = custom_schema({"type": "object", "properties": {"old": {"type": "string"}}}, status=False)
+    narrow = custom_schema({"type": "object", "properties": {"n": {"type": "integer"}}}, status=False)
+    obj = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x", "uid": "1"}}
+    created = track_update(wide, None, {**obj, "old": "1"}, manager="a", api_version="x/v1", now=T0)
+    changed = track_update(narrow, created, {**obj, "n": 1}, manager="b", api_version="x/v1", now=T1)
+    assert owned(changed) == {"b": {"f:n": {}}}
 
 
 def test_managers_of_a_version_that_is_gone_are_dropped_and_others_see_the_change_in_theirs():
