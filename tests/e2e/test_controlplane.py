@@ -9,6 +9,7 @@ import pytest
 
 from steersman.testing import ControlPlane, ControlPlaneError, Program, RawApi, eventually
 from steersman.testing.binaries import CONTROL_PLANE
+from steersman.testing.identities import IdentityError
 from steersman.testing.rawapi import ssl_context
 
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
@@ -57,6 +58,12 @@ async def test_a_service_account_may_do_what_its_rules_say_in_its_namespace_or_e
     await narrow("get", "pods")  # its kubeconfig names its namespace
     assert (await narrow("get", "pods", "-A", check=False)).code == 1
     await wide("get", "pods", "-A")
+
+
+async def test_an_identity_that_exists_already_is_an_error_that_names_the_request(real, namespace):
+    await real.user(f"{namespace}-twice", [PODS], namespace=namespace)
+    with pytest.raises(IdentityError, match=rf"POST /apis/rbac.*/namespaces/{namespace}/roles: 409: .*already exists"):
+        await real.user(f"{namespace}-twice", [PODS], namespace=namespace)
 
 
 async def test_a_wrong_token_is_refused(real):
