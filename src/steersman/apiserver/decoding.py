@@ -49,16 +49,6 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 def body_object(registry: Registry, request: Request, expected: Kind) -> tuple[dict[str, Any], list[str]]:
     """The object in the body, and the fields that are there twice."""
     info = request.route.info
-    if request.content_type == protobuf.MEDIA_TYPE and info.custom is None:
-        try:
-            typed = protobuf.decode(request.body)
-        except ValueError as error:
-            raise statuses.bad_request(
-                f"the object provided is unrecognized (must be of type {expected.kind}): {error} "
-                f"({_summary(request.body)})"
-            ) from None
-        check_type(registry, info, typed, expected)
-        return typed, []
     if request.content_type in {"", "application/json"}:
         text = request.body
     elif request.content_type == "application/yaml":

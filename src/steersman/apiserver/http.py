@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import yaml
@@ -21,7 +21,7 @@ from steersman.apiserver import statuses
 from steersman.apiserver.api import Reply
 from steersman.apiserver.decoding import MAX_BODY
 from steersman.apiserver.handlers import dispatch
-from steersman.apiserver.negotiation import DEFAULT, negotiate
+from steersman.apiserver.negotiation import negotiate
 from steersman.apiserver.openapi import Documents
 from steersman.apiserver.pages import PUBLIC, page
 from steersman.apiserver.requests import Query, Request, Route, route, verb_of
@@ -35,7 +35,7 @@ __all__ = ["Frontend", "LogEntry"]
 
 _encode = msgspec.json.Encoder().encode
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
-_JSON_HEADERS = CIMultiDict({"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+_HEADERS = {"Audit-Id": "", "Cache-Control": "no-cache, private", "Content-Type": "application/json"}
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
@@ -235,9 +235,8 @@ class Frontend:
             body = yaml.safe_dump(msgspec.json.decode(body), allow_unicode=True).encode()
         elif content_type == "application/json" and _pretty(query, agent):
             body = msgspec.json.format(body, indent=2) + b"\n"
-        if content_type == "application/json" and not reply.headers and not warnings:
-            return web.Response(status=reply.status, body=body, headers=_JSON_HEADERS)
-        headers: CIMultiDict[str] = CIMultiDict(_JSON_HEADERS)
+        headers: CIMultiDict[str] = CIMultiDict(_HEADERS)
+        headers["Audit-Id"] = self.api.uid()
         headers["Content-Type"] = content_type
         headers.update(reply.headers or {})
         for warning in dict.fromkeys(warnings):
@@ -245,7 +244,7 @@ class Frontend:
         return web.Response(status=reply.status, body=body, headers=headers)
 
     async def _stream(self, http: web.BaseRequest, watch: Watch, fault: Fault | None) -> web.StreamResponse:
-        response = web.StreamResponse(headers=_JSON_HEADERS)
+        response = web.StreamResponse(headers={**_HEADERS, "Audit-Id": self.api.uid()})
         response.enable_chunked_encoding()
         await response.prepare(http)
         left = fault.bytes if fault is not None and fault.effect == "truncate" else None
@@ -278,7 +277,3 @@ def _pretty(query: Query, agent: str) -> bool:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-_Unused = Any
-_ = DEFAULT

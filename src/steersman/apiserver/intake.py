@@ -13,6 +13,7 @@ import msgspec
 
 from steersman.apiserver import statuses
 from steersman.apiserver.conform import ConformError, conform
+from steersman.apiserver.crds import default_definition
 from steersman.apiserver.decoding import json_kind
 from steersman.apiserver.defaults import apply_defaults
 from steersman.apiserver.strict import unknown_fields
@@ -47,7 +48,8 @@ def fit(
         warnings.extend(problems)
     try:
         if info.custom is None:
-            return apply_defaults(info.kind, obj)
+            obj = apply_defaults(info.kind, obj)
+            return default_definition(obj) if info.kind.kind == "CustomResourceDefinition" else obj
         if not isinstance(obj.get("metadata") or {}, dict):
             go = json_kind(obj["metadata"])
             raise ConformError(f"json: cannot unmarshal {go} into Go value of type v1.ObjectMeta")

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.apiserver import statuses
+from steersman.apiserver import protobuf, statuses
 from steersman.apiserver.api import Reply, timestamp
+from steersman.apiserver.crds import terminating
 from steersman.apiserver.decoding import parse_json, parse_yaml
 from steersman.apiserver.reads import find
 from steersman.apiserver.requests import ListOptions, dry_run_causes, options_invalid
@@ -44,6 +45,9 @@ JOB_WARNING = (
     "propagationPolicy=Orphan to suppress this warning"
 )
 _encode = msgspec.json.Encoder().encode
+
+
+_DECODERS = {"application/yaml": parse_yaml, protobuf.MEDIA_TYPE: protobuf.decode}
 
 
 class Preconditions(msgspec.Struct, frozen=True):
@@ -88,7 +92,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     @classmethod
     def _from_body(cls, request: Request) -> DeleteOptions:
         try:
-            value = parse_yaml(request.body) if "yaml" in request.content_type else parse_json(request.body)
+            value = _DECODERS.get(request.content_type, parse_json)(request.body)
         except ValueError as error:
             raise statuses.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
         kind = value.get("kind", "") if isinstance(value, dict) else ""
@@ -313,21 +317,12 @@ def _delete_definition(api: Api, info: ResourceInfo, record: Record, options: De
     meta = obj["metadata"]
     if "deletionTimestamp" in meta:
         return (record, False) if meta.get("finalizers") else _remove(api, info, record, options)
-    status = obj.get("status") or {}
-    terminating = {
-        "type": "Terminating",
-        "status": "True",
-        "lastTransitionTime": api.now(),
-        "reason": "InstanceDeletionPending",
-        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-    }
-    conditions = [c for c in status.get("conditions") or () if c["type"] != "Terminating"] + [terminating]
     finalizers = [
         *(meta.get("finalizers") or ()),
         *([CLEANUP] if CLEANUP not in (meta.get("finalizers") or ()) else ()),
     ]
     meta = {**meta, "finalizers": finalizers, "deletionTimestamp": api.now()}
-    marked = {**obj, "metadata": meta, "status": {**status, "conditions": conditions}}
+    marked = {**obj, "metadata": meta, "status": terminating(obj.get("status") or {}, now=api.now())}
     if options.dry_run:
         return Record(record.key, record.revision, marked), False
     return api.store.put(api.table(info), record.key, marked), False

@@ -144,6 +144,8 @@ def _kept(spec: JSON, before: JSON) -> JSON:
     if not before or "ExternalName" in {spec.get("type"), before.get("type")}:
         return spec
     out = dict(spec)
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        out["clusterIPs"] = [spec["clusterIP"]]
     for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if not out.get(field) and before.get(field) and not (field != "clusterIP" and spec.get("clusterIP") == "None"):
             out[field] = before[field]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver.conform import at_rest, zero
+from steersman.apiserver.crds import store_versions
+from steersman.apiserver.crds import warnings as crd_warnings
 from steersman.apiserver.defaults import TEMPLATE_GENERATION, apply_defaults
 from steersman.apiserver.metadata import finalizer_warnings
 from steersman.apiserver.schema import STATUS_RESETS
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["for_create", "for_status_update", "for_update", "returns_deleted", "update_warnings"]
 
 JSON = dict[str, Any]
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 # A delete of these answers with the object instead of a Status.
 _RETURNS_DELETED = frozenset(
@@ -51,6 +54,8 @@ def for_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
     """What an update of the main resource stores: the status is left alone where it has its own endpoint."""
     if info.status:
         obj = _with(obj, "status", old.get("status"))
+    if info.kind.qualified == DEFINITIONS:
+        obj = {**obj, "status": store_versions(obj, obj.get("status"))}
     if info.kind.qualified == "namespaces":
         finalizers = old.get("spec", {}).get("finalizers")
         obj = {**obj, "spec": _with(obj.get("spec") or {}, "finalizers", finalizers)}
@@ -79,6 +84,8 @@ def for_status_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
 
 def update_warnings(info: ResourceInfo, obj: JSON, old: JSON | None) -> list[str]:
     """What the server takes but does not like."""
+    if info.kind.qualified == DEFINITIONS:
+        return crd_warnings(obj, old)
     return finalizer_warnings(info, obj, old)
 
 
@@ -136,6 +143,8 @@ def _job(obj: JSON, now: str) -> JSON:  # noqa: ARG001
     }
     selector = spec.get("selector") or {}
     match = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
+    if not obj["metadata"].get("labels"):
+        obj = {**obj, "metadata": {**obj["metadata"], "labels": labels}}
     return {
         **obj,
         "spec": {
@@ -147,11 +156,8 @@ def _job(obj: JSON, now: str) -> JSON:  # noqa: ARG001
 
 
 def _definition(obj: JSON, now: str) -> JSON:  # noqa: ARG001
-    stored = [version["name"] for version in obj["spec"].get("versions") or () if version.get("storage")]
-    return {
-        **obj,
-        "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored},
-    }
+    empty = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}}
+    return {**obj, "status": store_versions(obj, empty)}
 
 
 def _quality_of_service(spec: JSON) -> str:
@@ -181,5 +187,5 @@ _CREATE: dict[str, Callable[[JSON, str], JSON]] = {
     "persistentvolumeclaims": _claim,
     "daemonsets.apps": _daemon_set,
     "jobs.batch": _job,
-    "customresourcedefinitions.apiextensions.k8s.io": _definition,
+    DEFINITIONS: _definition,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.apiserver.metadata import validate_meta, validate_meta_update
+from steersman.apiserver.rules import kind_causes
 from steersman.apiserver.validate import validate, validate_status
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ def invalid_causes(
 ) -> list[Cause]:
     """The rules that `obj` breaks, in the real server's order."""
     causes = validate_meta(info, obj) if old is None else validate_meta_update(info, obj, old)
-    if info.custom is not None:
-        if subresource == "status" and old is not None:
-            causes += validate_status(info, obj, old)
-        else:
-            causes += validate(info, obj, old)
+    if info.custom is None:
+        causes += kind_causes(info, obj, old, subresource=subresource)
+    elif subresource == "status" and old is not None:
+        causes += validate_status(info, obj, old)
+    else:
+        causes += validate(info, obj, old)
     return causes

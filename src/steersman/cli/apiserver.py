@@ -1,0 +1,63 @@
+"""`steersman apiserver`: the embedded API server as a process of its own, until interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steersman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from steersman.apiserver import EmbeddedServer
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option(
+    "--kubeconfig-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a kubeconfig here. It holds the token and is readable by you only.",
+)
+@click.option(
+    "--token", envvar="STEERSMAN_APISERVER_TOKEN", help="Bearer token of the administrator; random if not given."
+)
+@click.option("--no-tls", is_flag=True, help="Plain HTTP.")
+def command(host: str, port: int, kubeconfig_out: Path | None, token: str | None, no_tls: bool) -> None:
+    """Run the embedded API server: a small, honest Kubernetes API in memory.
+
+    Everything is gone when it stops. Use it with
+
+        steersman apiserver --kubeconfig-out kubeconfig &
+        kubectl --kubeconfig kubeconfig get namespaces
+    """
+    from steersman.apiserver import EmbeddedServer
+
+    server = EmbeddedServer(host=host, port=port, token=token, tls=not no_tls)
+    asyncio.run(_serve(server, kubeconfig_out))
+
+
+async def _serve(server: EmbeddedServer, kubeconfig: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await server.start()
+    except OSError as error:
+        raise ConfigError(f"cannot listen: {error.strerror or error} (try another --port)", field="--port") from None
+    try:
+        if kubeconfig is not None:
+            server.write_kubeconfig(kubeconfig)
+            click.echo(f"listening on {server.url}, kubeconfig in {kubeconfig}")
+        else:
+            click.echo(f"listening on {server.url}; --kubeconfig-out FILE writes the credentials")
+        await stop.wait()
+    finally:
+        await server.stop()
