@@ -40,6 +40,13 @@ async def ns(api: RawApi) -> Space:
     return Space(name)
 
 
+@pytest.fixture
+async def pods(api: RawApi, ns: Space) -> Space:
+    """A namespace that is ready for pods: its default service account exists."""
+    await api.eventually(ns.core("serviceaccounts/default"), lambda answer: answer.status == 200)
+    return ns
+
+
 _installed: dict[str, str] = {}
 
 

@@ -18,6 +18,7 @@ from steersman.testing.rawapi import RawApi, ssl_context
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+Past = tuple[RawApi, Space, str, str]
 FORGETFUL = ("--watch-cache=false", "--etcd-compaction-interval=1s")
 
 
@@ -27,10 +28,14 @@ async def forgetful() -> AsyncIterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-async def past(request: pytest.FixtureRequest) -> AsyncIterator[tuple[RawApi, Space, str, str]]:
+@pytest.fixture(params=["embedded", pytest.param("forgetful", marks=pytest.mark.real)], ids=["embedded", "real"])
+def server(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+async def past(server: Any, request: pytest.FixtureRequest) -> AsyncIterator[Past]:
     """A server that has forgotten a revision, and a continue token of that revision."""
-    server: Any = request.getfixturevalue("embedded" if request.param == "embedded" else "forgetful")
     async with RawApi(server.url, token=server.token, ssl_context=ssl_context(server.ca_pem)) as api:
         space = Space(f"past-{request.node.name.split('[')[0][-40:].replace('_', '-').strip('-')}")
         await api.post("/api/v1/namespaces", {"metadata": {"name": space}})
@@ -38,7 +43,7 @@ async def past(request: pytest.FixtureRequest) -> AsyncIterator[tuple[RawApi, Sp
             await api.post(space.core("secrets"), secret(name))
         page = await api.get(space.core("secrets"), limit=1)
         await api.delete(space.core("secrets/c"))
-        if request.param == "embedded":
+        if not isinstance(server, ControlPlane):
             server.compact()
         else:
             await _forgotten(api, space, page.revision)
@@ -56,9 +61,6 @@ async def _forgotten(api: RawApi, space: Space, revision: str) -> None:
             if (await api.get(space.core("secrets"), **query)).status == 410:
                 return
             await asyncio.sleep(0.1)
-
-
-Past = tuple[RawApi, Space, str, str]
 
 
 async def test_an_exact_list_of_a_forgotten_revision_is_gone(past: Past):

@@ -342,11 +342,12 @@ async def test_an_empty_deployment_lists_everything_it_lacks(api: RawApi, ns: Sp
     ]
 
 
-async def test_a_pod_is_pending_and_has_the_defaults_of_admission(api: RawApi, ns: Space):
-    made = await api.post(ns.core("pods"), pod("a"))
+async def test_a_pod_is_pending_and_has_the_defaults_of_admission(api: RawApi, pods: Space):
+    made = await api.post(pods.core("pods"), pod("a"))
     assert made.status == 201, made.body
     spec, status = made.body["spec"], made.body["status"]
     assert status == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("default", "default")
     assert (spec["priority"], spec["preemptionPolicy"], spec["enableServiceLinks"]) == (0, "PreemptLowerPriority", True)
     assert spec["tolerations"] == [
         {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
@@ -360,10 +361,35 @@ async def test_a_pod_is_pending_and_has_the_defaults_of_admission(api: RawApi, n
     assert made.body["metadata"]["generation"] == 1
 
 
-async def test_a_pod_without_containers_or_image_is_refused(api: RawApi, ns: Space):
-    none = await api.post(ns.core("pods"), pod("a", spec={"containers": []}))
+async def test_a_pod_that_wants_a_token_gets_a_projected_volume(api: RawApi, pods: Space):
+    made = await api.post(pods.core("pods"), pod("a", spec={"automountServiceAccountToken": None}))
+    (volume,) = made.body["spec"]["volumes"]
+    (mount,) = made.body["spec"]["containers"][0]["volumeMounts"]
+    assert volume["name"].startswith("kube-api-access-")
+    assert [next(iter(source)) for source in volume["projected"]["sources"]] == [
+        "serviceAccountToken",
+        "configMap",
+        "downwardAPI",
+    ]
+    assert mount == {
+        "name": volume["name"],
+        "readOnly": True,
+        "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+    }
+
+
+async def test_a_pod_of_an_unknown_service_account_is_refused(api: RawApi, pods: Space):
+    made = await api.post(pods.core("pods"), pod("a", spec={"serviceAccountName": "nobody"}))
+    assert made.status == 403
+    assert made.body["message"] == (
+        f'pods "a" is forbidden: error looking up service account {pods}/nobody: serviceaccount "nobody" not found'
+    )
+
+
+async def test_a_pod_without_containers_or_image_is_refused(api: RawApi, pods: Space):
+    none = await api.post(pods.core("pods"), pod("a", spec={"containers": []}))
     assert none.causes == [("FieldValueRequired", "spec.containers", "Required value")]
-    no_image = await api.post(ns.core("pods"), pod("a", spec={"containers": [{"name": "x"}]}))
+    no_image = await api.post(pods.core("pods"), pod("a", spec={"containers": [{"name": "x"}]}))
     assert no_image.causes == [("FieldValueRequired", "spec.containers[0].image", "Required value")]
 
 

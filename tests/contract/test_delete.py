@@ -148,21 +148,21 @@ async def test_a_name_is_free_again_after_the_last_finalizer(api: RawApi, ns: Sp
 # Pods
 
 
-async def test_a_pod_that_runs_nowhere_is_gone_at_once(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a"))
-    deleted = await api.delete(ns.core("pods/a"))
+async def test_a_pod_that_runs_nowhere_is_gone_at_once(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a"))
+    deleted = await api.delete(pods.core("pods/a"))
     assert (deleted.status, deleted.body["kind"]) == (200, "Pod")
-    assert gone(await api.get(ns.core("pods/a")))
+    assert gone(await api.get(pods.core("pods/a")))
 
 
-async def test_a_pod_on_a_node_is_given_its_grace_period(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a", spec={"nodeName": "somewhere", "terminationGracePeriodSeconds": 20}))
-    deleted = await api.delete(ns.core("pods/a"))
+async def test_a_pod_on_a_node_is_given_its_grace_period(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a", spec={"nodeName": "somewhere", "terminationGracePeriodSeconds": 20}))
+    deleted = await api.delete(pods.core("pods/a"))
     assert deleted.body["metadata"]["deletionGracePeriodSeconds"] == 20
-    assert (await api.get(ns.core("pods/a"))).status == 200
-    forced = await api.delete(ns.core("pods/a"), {"gracePeriodSeconds": 0})
+    assert (await api.get(pods.core("pods/a"))).status == 200
+    forced = await api.delete(pods.core("pods/a"), {"gracePeriodSeconds": 0})
     assert forced.status == 200
-    assert gone(await api.get(ns.core("pods/a")))
+    assert gone(await api.get(pods.core("pods/a")))
 
 
 # Collections

@@ -36,7 +36,7 @@ _NORMAL = [
     (re.compile(r"\b3[0-2]\d{3}(?=/TCP)|(?<=nodePort: )\d+"), "PORT"),
     (re.compile(r"/tmp/(LIVE|MERGED)-\d+/"), r"\1/"),
     (re.compile(r"\b(\d+[smhd]){1,2}( ago)?(?=\s|$|\))|<invalid>|<unknown>"), "AGE"),
-    (re.compile(r"ey[\w-]+\.[\w-]+\.[\w-]+"), "TOKEN"),
+    (re.compile(r"^(ey)?[\w.-]{40,}$"), "TOKEN"),
     (re.compile(r"(?<=[a-z]-)[bcdfghjklmnpqrstvwxz2456789]{5}\b"), "RANDOM"),
     (re.compile(r"\s{2,}"), "  "),  # columns are as wide as their widest cell
 ]
@@ -62,7 +62,8 @@ async def test_what_the_embedded_server_serves_is_served_by_the_real_one(
             {re.sub(r"\s+", " ", line) for line in (await kubectl(*shlex.split(command))).out.splitlines()}
             for kubectl in (_kubectl(embedded, tmp_path / "embedded"), _kubectl(real, tmp_path / "real"))
         ]
-        assert {line for line in ours if "example.org" not in line} <= theirs
+        ours = {line for line in ours if "example.org" not in line and not line.startswith("apiservices ")}
+        assert ours <= theirs
 
 
 async def tour(server: ApiServer, chapter: str, home: Path) -> list[str]:

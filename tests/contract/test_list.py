@@ -219,13 +219,13 @@ async def test_field_selectors_select_by_name_namespace_and_type(api: RawApi, ns
     assert (await api.get(ns.core("secrets"), fieldSelector="type=Opaque,metadata.name==a")).names == ["a"]
 
 
-async def test_pods_are_selected_by_phase_and_node(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a", spec={"nodeName": "n1"}))
-    await api.post(ns.core("pods"), pod("b"))
-    await api.patch(ns.core("pods/a/status"), {"status": {"phase": "Running"}})
-    assert (await api.get(ns.core("pods"), fieldSelector="spec.nodeName=n1")).names == ["a"]
-    assert (await api.get(ns.core("pods"), fieldSelector="status.phase!=Running")).names == ["b"]
-    assert (await api.get(ns.core("pods"), fieldSelector="spec.nodeName=")).names == ["b"]
+async def test_pods_are_selected_by_phase_and_node(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a", spec={"nodeName": "n1"}))
+    await api.post(pods.core("pods"), pod("b"))
+    await api.patch(pods.core("pods/a/status"), {"status": {"phase": "Running"}})
+    assert (await api.get(pods.core("pods"), fieldSelector="spec.nodeName=n1")).names == ["a"]
+    assert (await api.get(pods.core("pods"), fieldSelector="status.phase!=Running")).names == ["b"]
+    assert (await api.get(pods.core("pods"), fieldSelector="spec.nodeName=")).names == ["b"]
 
 
 async def test_a_field_the_kind_does_not_select_by_is_a_bad_request(api: RawApi, ns: Space):

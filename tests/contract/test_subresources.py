@@ -124,19 +124,19 @@ def eviction(name: str, ns: Space) -> dict[str, object]:
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": ns}}
 
 
-async def test_an_evicted_pod_is_deleted(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a"))
-    got = await api.post(ns.core("pods/a/eviction"), eviction("a", ns))
+async def test_an_evicted_pod_is_deleted(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a"))
+    got = await api.post(pods.core("pods/a/eviction"), eviction("a", pods))
     assert (got.status, got.body["status"]) == (201, "Success")
-    assert (await api.get(ns.core("pods/a"))).status == 404
+    assert (await api.get(pods.core("pods/a"))).status == 404
 
 
-async def test_a_budget_refuses_an_eviction(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a", labels={"app": "web"}))
+async def test_a_budget_refuses_an_eviction(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a", labels={"app": "web"}))
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    await api.patch(ns.core("pods/a/status"), {"status": ready})
+    await api.patch(pods.core("pods/a/status"), {"status": ready})
     budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
-    made = await api.post(ns.at("policy/v1", "poddisruptionbudgets"), budget)
+    made = await api.post(pods.at("policy/v1", "poddisruptionbudgets"), budget)
     assert made.status == 201
     counts = {
         "observedGeneration": 1,
@@ -145,33 +145,33 @@ async def test_a_budget_refuses_an_eviction(api: RawApi, ns: Space):
         "expectedPods": 1,
         "disruptionsAllowed": 0,
     }
-    await api.patch(ns.at("policy/v1", "poddisruptionbudgets/b/status"), {"status": counts})
-    got = await api.post(ns.core("pods/a/eviction"), eviction("a", ns))
+    await api.patch(pods.at("policy/v1", "poddisruptionbudgets/b/status"), {"status": counts})
+    got = await api.post(pods.core("pods/a/eviction"), eviction("a", pods))
     assert (got.status, got.body["reason"]) == (429, "TooManyRequests")
     assert got.body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
     assert got.causes == [("DisruptionBudget", "", "The disruption budget b needs 1 healthy pods and has 1 currently")]
 
 
-async def test_a_binding_puts_a_pod_on_a_node(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a"))
+async def test_a_binding_puts_a_pod_on_a_node(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a"))
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": "a", "namespace": ns},
+        "metadata": {"name": "a", "namespace": pods},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
     }
-    got = await api.post(ns.core("pods/a/binding"), binding)
+    got = await api.post(pods.core("pods/a/binding"), binding)
     assert (got.status, got.body["status"]) == (201, "Success")
-    live = await api.get(ns.core("pods/a"))
+    live = await api.get(pods.core("pods/a"))
     assert live.body["spec"]["nodeName"] == "n1"
     (condition,) = live.body["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
 
 
-async def test_a_bound_pod_cannot_be_bound_again(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a", spec={"nodeName": "n1"}))
-    binding = {"metadata": {"name": "a", "namespace": ns}, "target": {"kind": "Node", "name": "n2"}}
-    got = await api.post(ns.core("pods/a/binding"), binding | {"apiVersion": "v1", "kind": "Binding"})
+async def test_a_bound_pod_cannot_be_bound_again(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a", spec={"nodeName": "n1"}))
+    binding = {"metadata": {"name": "a", "namespace": pods}, "target": {"kind": "Node", "name": "n2"}}
+    got = await api.post(pods.core("pods/a/binding"), binding | {"apiVersion": "v1", "kind": "Binding"})
     assert got.status == 409
     assert (
         got.body["message"]
@@ -179,15 +179,15 @@ async def test_a_bound_pod_cannot_be_bound_again(api: RawApi, ns: Space):
     )
 
 
-async def test_only_a_few_fields_of_a_pod_can_change(api: RawApi, ns: Space):
-    await api.post(ns.core("pods"), pod("a"))
+async def test_only_a_few_fields_of_a_pod_can_change(api: RawApi, pods: Space):
+    await api.post(pods.core("pods"), pod("a"))
     image = await api.patch(
-        ns.core("pods/a"),
+        pods.core("pods/a"),
         [{"op": "replace", "path": "/spec/containers/0/image", "value": "x:2"}],
         "application/json-patch+json",
     )
     assert image.status == 200
-    got = await api.patch(ns.core("pods/a"), {"spec": {"hostname": "other"}})
+    got = await api.patch(pods.core("pods/a"), {"spec": {"hostname": "other"}})
     assert got.status == 422
     assert got.body["message"].startswith(
         'Pod "a" is invalid: spec: Forbidden: pod updates may not change fields other than '

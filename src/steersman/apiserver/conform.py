@@ -214,7 +214,7 @@ def _map(schema: Schema, value: dict[str, Any], go: str, path: str, owner: Schem
         if below is None:
             out[key] = _absent(element, nothing, path, rules)
         else:
-            out[key] = _value(element, below, inner, f"{path}.{key}", owner, rules)
+            out[key] = _value(element, below, inner, path, owner, rules)  # Go names no keys
     return out
 
 

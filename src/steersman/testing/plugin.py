@@ -91,15 +91,12 @@ async def embedded() -> AsyncIterator[EmbeddedServer]:
 
 @_on_the_session_loop("session")
 async def real() -> AsyncIterator[ControlPlane]:
-    """kube-apiserver and etcd, with the controllers that keep the API itself tidy (namespaces, garbage, accounts).
-
-    Pods are accepted without service accounts, as on the embedded server.
-    """
+    """kube-apiserver and etcd, with the controllers that keep the API itself tidy (namespaces, garbage, accounts)."""
     from steersman.testing.binaries import BinariesError
     from steersman.testing.controlplane import LIFECYCLE_CONTROLLERS, ControlPlane
 
     try:
-        async with ControlPlane(controllers=LIFECYCLE_CONTROLLERS, service_account_admission=False) as plane:
+        async with ControlPlane(controllers=LIFECYCLE_CONTROLLERS) as plane:
             yield plane
     except BinariesError as error:
         _unavailable(error)
@@ -137,7 +134,7 @@ def server(request: pytest.FixtureRequest) -> ApiServer:
 
 @_on_the_session_loop("function")
 async def namespace(server: ApiServer) -> AsyncIterator[str]:
-    """The name of a namespace that only this test uses."""
+    """The name of a namespace that only this test uses, ready for pods."""
     from steersman.testing.rawapi import RawApi, ssl_context
 
     name = f"test-{uuid.uuid4().hex[:10]}"
@@ -148,6 +145,8 @@ async def namespace(server: ApiServer) -> AsyncIterator[str]:
     ) as api:
         answer = await api.post("/api/v1/namespaces", {"metadata": {"name": name}})
         assert answer.status == 201, answer.body
+        # a controller of a real cluster makes it, and pods are refused until then
+        await api.eventually(f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda found: found.status == 200)
         yield name
         answer = await api.delete(f"/api/v1/namespaces/{name}")
         assert answer.status in {200, 202, 404, 409}, answer.body

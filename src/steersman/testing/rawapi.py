@@ -16,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
 __all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "Answer", "RawApi", "WatchStream", "ssl_context"]

@@ -291,6 +291,7 @@ CHAPTERS: dict[str, list[Stop]] = {
         run("get deploy"),
     ],
     "pods": [
+        run("get serviceaccount default", until="default"),
         run("create -f -", POD),
         run("get pods"),
         run("get pod shell -o wide"),
@@ -419,7 +420,6 @@ CHAPTERS: dict[str, list[Stop]] = {
         run("auth can-i create pods"),
         run("auth can-i delete nodes --all-namespaces"),
         run("auth can-i get nothings"),
-        run("auth can-i list pods --as=system:serviceaccount:default:nobody"),
         run("get --raw /healthz"),
         run("get --raw /readyz"),
         run("create namespace tour-extra"),

@@ -77,11 +77,11 @@ class Arena:
         from contextlib import AsyncExitStack
 
         from steersman.apiserver import EmbeddedServer
-        from steersman.testing.controlplane import ControlPlane
+        from steersman.testing.controlplane import LIFECYCLE_CONTROLLERS, ControlPlane
 
         self._stack: AsyncExitStack = AsyncExitStack()
         embedded = await self._stack.enter_async_context(EmbeddedServer())
-        real = await self._stack.enter_async_context(ControlPlane())
+        real = await self._stack.enter_async_context(ControlPlane(controllers=LIFECYCLE_CONTROLLERS))
         apis = [await self._stack.enter_async_context(_client(server)) for server in (real, embedded)]
         self._duel = Duel(*apis)
         await self._duel.prepare()

@@ -63,6 +63,8 @@ class Side:
         """Make the namespace, note where each watch begins, and open the live ones."""
         made = await self._api.post("/api/v1/namespaces", {"metadata": {"name": self._namespace}})
         assert made.status == 201, made.body
+        account = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/default"
+        await self._api.eventually(account, lambda answer: answer.status == 200)
         for step in watches:
             path = self._path(step)
             self._start[step.kind] = (await self._api.get(path)).revision
