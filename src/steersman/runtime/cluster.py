@@ -102,18 +102,21 @@ class Snapshots:
     def __iter__(self) -> Iterator[Shelf]:
         return iter(self._shelves.values())
 
-    def of_kind(self, kind: Kind) -> Shelf | None:
-        """The shelf of that kind, whatever the class its objects have."""
-        return next((shelf for shelf in self._shelves.values() if shelf.informer.kind == kind), None)
+    def shelf(self, target: type[Resource] | Kind) -> Shelf | None:
+        """Where objects of `target` are; failing that, those of its kind, whatever their class."""
+        if target in self._shelves:
+            return self._shelves[target]
+        kind = kind_of(target)
+        return next((shelf for shelf in self if shelf.informer.kind == kind), None)
 
-    def live(self, kind: Kind, ref: ObjectRef) -> Any | None:
-        """The object of that kind and name, if it is known here."""
-        shelf = self.of_kind(kind)
+    def live(self, target: type[Resource] | Kind, ref: ObjectRef) -> Any | None:
+        """The object of that name, if it is known here."""
+        shelf = self.shelf(target)
         return None if shelf is None else self._open[shelf.target].get(ref)
 
-    def record_write(self, kind: Kind, obj: Any) -> None:
+    def record_write(self, target: type[Resource] | Kind, obj: Any) -> None:
         """Show a written object from now on."""
-        shelf = self.of_kind(kind)
+        shelf = self.shelf(target)
         if shelf is None or not shelf.holds(obj):
             return
         if not isinstance(obj, dict if isinstance(shelf.target, Kind) else shelf.target):
@@ -124,9 +127,9 @@ class Snapshots:
         transform = shelf.selection.transform
         self._open[shelf.target].record_write(obj if transform is None else transform(obj))
 
-    def record_delete(self, kind: Kind, ref: ObjectRef, uid: str) -> None:
+    def record_delete(self, target: type[Resource] | Kind, ref: ObjectRef, uid: str) -> None:
         """Hide an object that is gone from now on."""
-        shelf = self.of_kind(kind)
+        shelf = self.shelf(target)
         if shelf is not None:
             self._open[shelf.target].record_delete(ref, uid)
 

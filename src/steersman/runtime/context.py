@@ -64,11 +64,11 @@ class ClusterContext:
         and are missing now are removed. `force` takes fields over from other managers, as a controller should. `owner`
         gets an owner reference; without it, objects of the kinds a controller `owns` belong to the object it is for.
         """
-        kind = self._kind(obj)
+        kind, target = self._kind(obj), self._target_of(obj)
         obj = self._prepared(obj, kind, owner)
         ref, config = ref_of(obj), digest(obj)
         applied = self._cluster.applied
-        live = self.cache.live(kind, ref)
+        live = self.cache.live(target, ref)
         if live is not None and applied.is_current(self.field_manager, kind, ref, config, live):
             return live
         written = await self.client.apply(
@@ -76,19 +76,19 @@ class ClusterContext:
             field_manager=self.field_manager,
             force=force,
             dry_run=self._cluster.dry_run,
-            into=self._decoded_as(kind),
+            into=self._decoded_as(target),
         )
         if not self._cluster.dry_run:
             applied.remember(self.field_manager, kind, ref, config, written)
-            self.cache.record_write(kind, written)
+            self.cache.record_write(target, written)
         return written
 
     async def create(self, obj: Object, *, owner: Object | EllipsisType | None = ...) -> Any:
         """Create an object; AlreadyExists when there is one. For names that the server makes up; otherwise `apply`."""
-        kind = self._kind(obj)
-        obj = self._prepared(obj, kind, owner)
+        target = self._target_of(obj)
+        obj = self._prepared(obj, self._kind(obj), owner)
         written = await self.client.create(obj, field_manager=self.field_manager, dry_run=self._cluster.dry_run)
-        return self._recorded(kind, written)
+        return self._recorded(target, written)
 
     async def patch(
         self,
@@ -99,7 +99,7 @@ class ClusterContext:
         subresource: str | None = None,
     ) -> Any:
         """Change parts of an existing object. A patch that names uid and resourceVersion is conditional."""
-        ref, target = ref_of(obj), self._kind(obj)
+        ref, target = ref_of(obj), self._target_of(obj)
         written = await self.client.patch(
             target,
             ref.name,
@@ -109,7 +109,7 @@ class ClusterContext:
             subresource=subresource,
             field_manager=self.field_manager,
             dry_run=self._cluster.dry_run,
-            into=self._decoded_as(target) or (None if isinstance(obj, dict) else type(obj)),
+            into=self._decoded_as(target),
         )
         return self._recorded(target, written)
 
@@ -119,8 +119,7 @@ class ClusterContext:
         `status` is a whole status struct or mapping; keywords are single fields, by their names in Python or on the
         wire. None removes a field. Fields that are not named stay. An object that is gone is fine.
         """
-        kind = self._kind(obj)
-        live = self.cache.live(kind, ref_of(obj))
+        live = self.cache.live(self._target_of(obj), ref_of(obj))
         current = live if live is not None and uid_of(live) == uid_of(obj) else obj
         changes = status_patch(current, status, fields)
         if not changes:
@@ -139,16 +138,15 @@ class ClusterContext:
         An object that was read is deleted only if it still is the same one: a new one of that name is left alone.
         """
         if isinstance(target, (Resource, dict)):
-            kind, ref, uid = self._kind(target), ref_of(target), uid_of(target)
+            target, ref, uid = self._target_of(target), ref_of(target), uid_of(target)
         else:
-            kind = kind_of(target)
             if ref is None:
-                raise TypeError(f"delete({kind}) needs the name of the object: delete({kind.kind}, ref)")
-            live = self.cache.live(kind, ref)
+                raise TypeError(f"delete({kind_of(target).kind}, …) needs the name of the object as well")
+            live = self.cache.live(target, ref)
             uid = "" if live is None else uid_of(live)
         try:
             remains = await self.client.delete(
-                kind,
+                target,
                 ref.name,
                 namespace=ref.namespace or None,
                 uid=uid or None,
@@ -156,10 +154,10 @@ class ClusterContext:
                 dry_run=self._cluster.dry_run,
             )
         except NotFound:
-            self.cache.record_delete(kind, ref, uid)
+            self.cache.record_delete(target, ref, uid)
             return False
         if not self._cluster.dry_run:
-            self._record_deletion(kind, ref, uid, remains)
+            self._record_deletion(target, ref, uid, remains)
         return True
 
     async def add_finalizer(self, obj: R, name: str) -> R:
@@ -172,7 +170,7 @@ class ClusterContext:
             try:
                 await self.patch(obj, removing_finalizer(obj, name))
             except NotFound:
-                self.cache.record_delete(self._kind(obj), ref_of(obj), uid_of(obj))
+                self.cache.record_delete(self._target_of(obj), ref_of(obj), uid_of(obj))
 
     def event(self, obj: Object, reason: str, message: str, *, warning: bool = False) -> None:
         """Tell people, in the background: similar events are counted together, floods are cut off."""
@@ -194,29 +192,34 @@ class ClusterContext:
             field="kind",
         )
 
-    def _decoded_as(self, kind: Kind) -> type[Any] | None:
-        shelf = self.cache.of_kind(kind)
-        if shelf is None:
-            return None
-        return dict if isinstance(shelf.target, Kind) else cast("type[Any]", shelf.target)
+    def _target_of(self, obj: Object) -> type[Resource] | Kind:
+        return self._kind(obj) if isinstance(obj, dict) else type(obj)
+
+    def _decoded_as(self, target: type[Resource] | Kind) -> type[Any] | None:
+        """What answers are decoded to: what is kept in the cache, so that they can be shown there."""
+        shelf = self.cache.shelf(target)
+        kept = target if shelf is None else shelf.target
+        return dict if isinstance(kept, Kind) else cast("type[Any]", kept)
 
     def _prepared(self, obj: Object, kind: Kind, owner: Object | EllipsisType | None) -> Object:
         """`obj` with its namespace and owner; never changes what it is given."""
         return _with_owner(obj, kind, None if owner is ... else owner, self._kind)
 
-    def _recorded(self, kind: Kind, written: Any) -> Any:
+    def _recorded(self, target: type[Resource] | Kind, written: Any) -> Any:
         if not self._cluster.dry_run:
-            self.cache.record_write(kind, written)
+            self.cache.record_write(target, written)
         return written
 
-    def _record_deletion(self, kind: Kind, ref: ObjectRef, uid: str, remains: Resource | None) -> None:
-        live = self.cache.live(kind, ref)
+    def _record_deletion(
+        self, target: type[Resource] | Kind, ref: ObjectRef, uid: str, remains: Resource | None
+    ) -> None:
+        live = self.cache.live(target, ref)
         if remains is None or live is None:
-            self.cache.record_delete(kind, ref, uid)
+            self.cache.record_delete(target, ref, uid)
         elif isinstance(live, dict):
-            self.cache.record_write(kind, {**live, "metadata": msgspec.to_builtins(remains.metadata)})
+            self.cache.record_write(target, {**live, "metadata": msgspec.to_builtins(remains.metadata)})
         else:
-            self.cache.record_write(kind, replace(live, metadata=remains.metadata))
+            self.cache.record_write(target, replace(live, metadata=remains.metadata))
 
 
 class Context(ClusterContext):

@@ -28,6 +28,7 @@ from steersman.kube.errors import KubeError
 from steersman.runtime.cluster import Shelf, Snapshots
 from steersman.runtime.context import ClusterContext, Context
 from steersman.runtime.deadline import Deadline
+from steersman.runtime.faults import traceback_of
 from steersman.runtime.finalizers import has_finalizer, is_terminating
 from steersman.runtime.histogram import RECONCILE_BUCKETS, Histogram
 from steersman.runtime.queue import LOW_PRIORITY, QueueClosed, WorkQueue
@@ -255,8 +256,11 @@ class Engine:
             return
         wait = (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0
         delay = self.queue.retry(key, at_least=wait)
-        report = log.warning if expected else log.exception
-        report("reconcile failed", error=str(error) or type(error).__name__, retry_seconds=round(delay, 3))
+        what = {"error": str(error) or type(error).__name__, "retry_seconds": round(delay, 3)}
+        if expected:
+            log.warning("reconcile failed", **what)
+        else:
+            log.error("reconcile failed", **what, traceback=traceback_of(error))
 
     def _warn_when_saturated(self) -> None:
         """Threads are few: say so when all of them are taken and keys wait."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import types
-from functools import cache
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -20,23 +19,28 @@ if TYPE_CHECKING:
 __all__ = ["check_path", "python_names", "structs_in", "value_at", "wire_names"]
 
 
-@cache
-def python_names(struct: type) -> dict[str, str]:
+_names: dict[type[Any], dict[str, str]] = {}
+_hints: dict[type[Any], dict[str, Any]] = {}
+
+
+def python_names(struct: type[Any]) -> dict[str, str]:
     """Names on the wire -> names in Python; empty for what is not a struct."""
-    wire, names = getattr(struct, "__struct_encode_fields__", ()), getattr(struct, "__struct_fields__", ())
-    return dict(zip(wire, names, strict=True))
+    if struct not in _names:
+        wire, names = getattr(struct, "__struct_encode_fields__", ()), getattr(struct, "__struct_fields__", ())
+        _names[struct] = dict(zip(wire, names, strict=True))
+    return _names[struct]
 
 
-@cache
-def wire_names(struct: type) -> dict[str, str]:
+def wire_names(struct: type[Any]) -> dict[str, str]:
     """Names in Python -> names on the wire."""
     return {name: wire for wire, name in python_names(struct).items()}
 
 
-@cache
-def structs_in(struct: type, field: str) -> tuple[type, ...]:
+def structs_in(struct: type[Any], field: str) -> tuple[type, ...]:
     """The struct types that a field (by its name in Python) may hold."""
-    return tuple(_structs(get_type_hints(struct).get(field)))
+    if struct not in _hints:
+        _hints[struct] = get_type_hints(struct)
+    return tuple(_structs(_hints[struct].get(field)))
 
 
 def _structs(hint: Any) -> Iterable[type]:

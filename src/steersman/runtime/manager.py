@@ -26,6 +26,7 @@ from steersman.errors import ConfigError, SteersmanError
 from steersman.runtime.cluster import Cluster
 from steersman.runtime.deadline import Deadline
 from steersman.runtime.engine import Engine
+from steersman.runtime.faults import traceback_of
 from steersman.runtime.health import HealthServer, LoopLag
 from steersman.runtime.metrics import RuntimeCollector
 from steersman.runtime.recorder import EventRecorder
@@ -240,7 +241,7 @@ class Manager:
             return
         error = worker.exception()
         if error is not None:
-            log.error("controller broke", task=worker.get_name(), exc_info=error)
+            log.error("controller broke", task=worker.get_name(), traceback=traceback_of(error))
             self._supervisor.fail(TaskFailed(f"{worker.get_name()}: {type(error).__name__}: {error}"))
         elif not self._stopping.is_set():
             self._supervisor.fail(TaskFailed(f"{worker.get_name()}: it ended, though nobody asked it to"))

@@ -18,6 +18,7 @@ import structlog
 
 from steersman.cache.identity import ref_of, revision_of
 from steersman.kube.resources import Kind, ObjectRef
+from steersman.runtime.faults import traceback_of
 from steersman.runtime.metadata import kind_of, owners_of
 from steersman.runtime.queue import LOW_PRIORITY
 
@@ -146,8 +147,8 @@ class Source(Generic[K]):
             return True
         try:
             return predicate(old, new)
-        except Exception:  # noqa: BLE001  a question that fails must not lose the change
-            self._log.exception("predicate failed; taken as yes", predicate=str(predicate))
+        except Exception as error:  # noqa: BLE001  a question that fails must not lose the change
+            self._log.error("predicate failed; taken as yes", traceback=traceback_of(error))
             return True
 
     def _keys(self, old: Any | None, new: Any | None) -> Iterable[K]:
@@ -160,7 +161,9 @@ class Source(Generic[K]):
             except Exception as error:  # noqa: BLE001  one bad object must not stop the others
                 self.failures += 1
                 self.problem = f"mapping {ref_of(obj)} failed: {type(error).__name__}: {error}"
-                self._log.exception("mapping failed; its change is lost until the next one", object=str(ref_of(obj)))
+                self._log.error(
+                    "mapping failed; its change is lost", object=str(ref_of(obj)), traceback=traceback_of(error)
+                )
         return keys
 
     def _map(self, obj: Any) -> list[K]:

@@ -15,6 +15,7 @@ import structlog
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import SteersmanError
 from steersman.runtime.deadline import Deadline
+from steersman.runtime.faults import traceback_of
 from steersman.runtime.ratelimit import Backoff
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ class Supervisor:
             if task is not None and task.cancelling():
                 raise
             return "something it waited for was cancelled"
-        except Exception as error:
-            log.exception("task failed", task=name)
+        except Exception as error:  # noqa: BLE001  whatever it is, the task is down
+            log.error("task failed", task=name, traceback=traceback_of(error))  # noqa: TRY400  no local variables in logs
             return f"{type(error).__name__}: {error}"
         return "it ended, though it should run for ever"
 

@@ -1,0 +1,407 @@
+"""Controllers at work, on the embedded and the real server."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.kube.client import Client
+from steersman.kube.kubeconfig import load_config
+from steersman.kube.objects import ObjectMeta, Resource, Struct
+from steersman.kube.patches import PatchType
+from steersman.kube.resources import ObjectRef
+from steersman.runtime.controller import Controller
+from steersman.runtime.manager import Manager
+from steersman.runtime.recorder import Event
+from steersman.runtime.result import done, requeue
+from steersman.testing import eventually
+
+
+class ConfigMap(Resource, version="v1"):
+    data: dict[str, str] | None = None
+
+
+class ContainerPort(Struct):
+    container_port: int
+
+
+class DeploymentSpec(Struct):
+    replicas: int | None = None
+    paused: bool | None = None
+    selector: dict[str, Any] | None = None
+    template: dict[str, Any] | None = None
+
+
+class DeploymentStatus(Struct):
+    observed_generation: int = 0
+    ready_replicas: int = 0
+    replicas: int = 0
+
+
+class Deployment(Resource, group="apps", version="v1"):
+    spec: DeploymentSpec | None = None
+    status: DeploymentStatus | None = None
+
+
+@pytest.fixture
+async def client(cluster, tmp_path):
+    cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with Client.connect(load_config(tmp_path / "kubeconfig")) as connected:
+        yield connected
+
+
+class Writes:
+    """A client that keeps a list of what it wrote."""
+
+    def __init__(self, client: Client) -> None:
+        self.made: list[str] = []
+        original = client.transport.request
+
+        async def request(method: str, path: str, **options: Any) -> Any:
+            if method != "GET":
+                self.made.append(f"{method} {path.partition('/namespaces/')[2].partition('/')[2] or path}")
+            return await original(method, path, **options)
+
+        client.transport.request = request  # type: ignore[method-assign]
+
+
+@asynccontextmanager
+async def running(client: Client, *controllers: Controller, **options: Any):
+    manager = Manager(client, controllers, registry=CollectorRegistry(), **options)
+    task = asyncio.create_task(manager.run())
+    try:
+        await eventually(lambda: manager.working.is_set() or task.done())
+        yield manager
+    finally:
+        manager.stop()
+        await asyncio.wait_for(task, 20)
+
+
+def parent(namespace: str, name: str = "parent", **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace, labels={"role": "parent"}), data=data or None)
+
+
+def child_of(app: ConfigMap, **data: str) -> ConfigMap:
+    meta = ObjectMeta(name=f"{app.name}-child", namespace=app.namespace, labels={"role": "child"})
+    return ConfigMap(metadata=meta, data=data)
+
+
+class Child(Resource, version="v1", kind="ConfigMap", plural="configmaps"):
+    """The same kind under another class, so that parents and children are selected apart."""
+
+    data: dict[str, str] | None = None
+
+
+def copying(namespace: str, runs: list[str] | None = None) -> Controller:
+    """Keeps a child ConfigMap with the parent's data."""
+
+    async def reconcile(ctx, app):
+        if runs is not None:
+            runs.append(app.name)
+        meta = ObjectMeta(name=f"{app.name}-child", namespace=app.namespace, labels={"role": "child"})
+        await ctx.apply(Child(metadata=meta, data={"copy": (app.data or {}).get("value", "")}))
+        return done
+
+    return (
+        Controller(ConfigMap, reconcile, "copy")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .owns(Child, namespaces=[namespace], label_selector="role=child")
+    )
+
+
+async def child(client: Client, namespace: str, name: str = "parent-child") -> ConfigMap | None:
+    found = await client.list(ConfigMap, namespace=namespace, field_selector=f"metadata.name={name}")
+    return found.items[0] if found.items else None
+
+
+async def test_a_controller_makes_its_child_and_repairs_it_when_somebody_changes_or_deletes_it(client, namespace):
+    made = await client.create(parent(namespace, value="one"))
+    async with running(client, copying(namespace)):
+        live = await eventually(lambda: child(client, namespace))
+        assert live.data == {"copy": "one"}
+        [owner] = live.metadata.owner_references
+        assert (owner.kind, owner.uid, owner.controller) == ("ConfigMap", made.metadata.uid, True)
+
+        await client.patch(ConfigMap, "parent-child", {"data": {"copy": "tampered"}}, namespace=namespace)
+
+        async def repaired():
+            found = await child(client, namespace)
+            return found is not None and found.data == {"copy": "one"}
+
+        await eventually(repaired)
+        await client.delete(ConfigMap, "parent-child", namespace=namespace)
+        await eventually(repaired)
+
+
+async def test_at_rest_nothing_is_written(client, namespace):
+    for number in range(5):
+        await client.create(parent(namespace, f"p{number}", value="x"))
+    runs: list[str] = []
+    async with running(client, copying(namespace, runs)) as manager:
+        writes = Writes(client)
+        await eventually(lambda: _all_children(client, namespace, 5))
+        queue = manager.engine("copy").queue
+        await eventually(lambda: not queue._dirty and not queue.running)
+        writes.made.clear()
+        before = len(runs)
+        manager.engine("copy").add_all()
+        await eventually(lambda: len(runs) >= before + 5 and not queue._dirty and not queue.running)
+        assert writes.made == []
+
+
+async def _all_children(client, namespace, count):
+    return len((await client.list(ConfigMap, namespace=namespace, label_selector="role=child")).items) == count
+
+
+async def test_status_updates_of_a_child_cause_no_applies_but_changes_of_its_spec_do(client, namespace):
+    runs: list[int] = []
+
+    async def reconcile(ctx, app):
+        runs.append(1)
+        labels = {"app": app.name}
+        spec = DeploymentSpec(
+            replicas=1,
+            paused=True,
+            selector={"matchLabels": labels},
+            template={"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        )
+        await ctx.apply(Deployment(metadata=ObjectMeta(name=app.name), spec=spec))
+
+    await client.create(parent(namespace))
+    controller = Controller(ConfigMap, reconcile, "deploy").select(namespaces=[namespace], label_selector="role=parent")
+    async with running(client, controller.owns(Deployment, namespaces=[namespace])) as manager:
+        queue = manager.engine("deploy").queue
+
+        async def at_rest():
+            return not queue._dirty and not queue.running and runs
+
+        await eventually(at_rest)
+        await asyncio.gather(*(eventually(at_rest) for _ in range(3)))
+        writes = Writes(client)
+        for ready in range(1, 4):
+            seen = len(runs)
+            patch = {"status": {"observedGeneration": 1, "replicas": ready, "readyReplicas": ready}}
+            await client.patch(Deployment, "parent", patch, namespace=namespace, subresource="status")
+            await eventually(lambda seen=seen: len(runs) > seen)
+            await eventually(at_rest)
+        assert [write for write in writes.made if "status" not in write] == []
+        await client.patch(Deployment, "parent", {"spec": {"replicas": 7}}, namespace=namespace)
+
+        async def restored():
+            return (await client.get(Deployment, "parent", namespace=namespace)).spec.replicas == 1
+
+        await eventually(restored)
+
+
+async def test_a_status_is_patched_only_when_it_differs(client, namespace):
+    answers: list[bool] = []
+
+    async def reconcile(ctx, deployment):
+        answers.append(await ctx.status(deployment, ready_replicas=3, replicas=3))
+
+    labels = {"app": "x"}
+    spec = DeploymentSpec(
+        paused=True,
+        replicas=3,
+        selector={"matchLabels": labels},
+        template={"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    )
+    await client.create(Deployment(metadata=ObjectMeta(name="d", namespace=namespace), spec=spec))
+    controller = Controller(Deployment, reconcile).select(namespaces=[namespace])
+    async with running(client, controller) as manager:
+        await eventually(lambda: len(answers) >= 2)  # its own write brought it back once
+        manager.engine("deployment").add(ObjectRef("d", namespace))
+        await eventually(lambda: len(answers) >= 3)
+    assert answers[0] is True
+    assert not any(answers[1:])
+    live = await client.get(Deployment, "d", namespace=namespace)
+    assert live.status.ready_replicas == 3
+    assert live.spec.replicas == 3
+
+
+async def test_a_reconcile_sees_its_own_writes_and_so_does_the_next_one(client, namespace):
+    seen: list[tuple[str | None, str | None]] = []
+
+    async def reconcile(ctx, app):
+        ref = ObjectRef("counter", namespace)
+        before = ctx.cache[Child].get(ref)
+        number = int((before.data or {}).get("n", "0")) + 1 if before else 1
+        await ctx.apply(Child(metadata=ObjectMeta(name="counter", labels={"role": "child"}), data={"n": str(number)}))
+        after = ctx.cache[Child].get(ref)
+        seen.append(((before.data or {})["n"] if before else None, (after.data or {})["n"] if after else None))
+        return requeue(after=0.001) if number < 20 else done
+
+    await client.create(parent(namespace))
+    controller = (
+        Controller(ConfigMap, reconcile, "count")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .reads(Child, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller):
+        await eventually(lambda: len(seen) >= 20)
+    expected = [(str(n - 1) if n > 1 else None, str(n)) for n in range(1, 21)]
+    assert seen == expected
+
+
+async def test_a_finalizer_holds_an_object_back_until_it_has_been_cleaned_up(client, namespace):
+    steps: list[str] = []
+    may_go = asyncio.Event()
+
+    async def reconcile(ctx, app):
+        steps.append(f"reconcile {app.metadata.finalizers}")
+
+    async def cleanup(ctx, app):
+        steps.append("cleanup")
+        return done if may_go.is_set() else requeue(after=0.01)
+
+    controller = (
+        Controller(ConfigMap, reconcile, "final")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .finalizer("example.org/cleanup", cleanup)
+        .gone(lambda ctx, key: steps.append(f"gone {key.name}"))
+    )
+    await client.create(parent(namespace))
+    async with running(client, controller):
+        await eventually(lambda: bool(steps))
+        assert steps[0] == "reconcile ['example.org/cleanup']"
+        await client.delete(ConfigMap, "parent", namespace=namespace)
+        await eventually(lambda: steps.count("cleanup") >= 3)
+        assert (await child(client, namespace, "parent")).metadata.deletion_timestamp is not None
+        may_go.set()
+
+        async def is_gone():
+            return await child(client, namespace, "parent") is None
+
+        await eventually(is_gone)
+        await eventually(lambda: steps[-1] == "gone parent")
+        assert "reconcile None" not in steps
+
+
+async def test_a_deleted_child_is_gone_for_the_reconcile_that_deleted_it_and_a_new_one_is_spared(client, namespace):
+    seen: list[Any] = []
+
+    async def reconcile(ctx, app):
+        ref = ObjectRef("doomed", namespace)
+        doomed = ctx.cache[Child].get(ref)
+        if doomed is not None:
+            seen.append(await ctx.delete(doomed))
+            seen.append(ctx.cache[Child].get(ref))
+            seen.append(await ctx.delete(Child, ref))
+
+    meta = ObjectMeta(name="doomed", namespace=namespace, labels={"role": "child"})
+    await client.create(ConfigMap(metadata=meta))
+    await client.create(parent(namespace))
+    controller = (
+        Controller(ConfigMap, reconcile, "reap")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .reads(Child, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller):
+        await eventually(lambda: len(seen) == 3)
+    assert seen == [True, None, False]
+
+
+async def test_a_reconciler_that_raises_hangs_or_returns_nonsense_harms_nobody_else(client, namespace):
+    good: list[str] = []
+
+    async def reconcile(ctx, app):
+        match (app.data or {}).get("do"):
+            case "raise":
+                raise ZeroDivisionError("oops")
+            case "hang":
+                await asyncio.Event().wait()
+            case "nonsense":
+                return "whatever"
+            case "cancel":
+                raise asyncio.CancelledError
+        good.append(app.name)
+        return None
+
+    for what in ("raise", "hang", "nonsense", "cancel"):
+        await client.create(parent(namespace, what, do=what))
+    controller = (
+        Controller(ConfigMap, reconcile, "mixed")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .configured(concurrency=2, timeout_seconds=0.1)
+    )
+    async with running(client, controller) as manager:
+        tally = manager.engine("mixed").tally
+        await eventually(lambda: tally.results["error"] >= 8 and tally.timeouts >= 1)
+        for number in range(10):
+            await client.create(parent(namespace, f"good{number}"))
+        await eventually(lambda: len(good) >= 10)
+        assert tally.panics >= 3
+        assert manager.engine("mixed").queue.failures(ObjectRef("raise", namespace)) > 0
+    assert sorted(good) == [f"good{number}" for number in range(10)]
+
+
+async def test_a_blocking_reconciler_runs_in_a_thread_and_can_do_everything(client, namespace):
+    seen: list[Any] = []
+
+    def reconcile(ctx, app):
+        ctx.apply(Child(metadata=ObjectMeta(name="made", labels={"role": "child"}), data={"by": "thread"}))
+        seen.append(ctx.cache[Child].get(ObjectRef("made", namespace)).data)
+        seen.append(len(ctx.cache[Child].list(namespace=namespace)))
+        seen.append(ctx.delete(Child, ObjectRef("made", namespace)))
+        ctx.event(app, "Threaded", "it worked")
+        return done
+
+    await client.create(parent(namespace))
+    controller = (
+        Controller(ConfigMap, reconcile, "threads")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .reads(Child, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller):
+        await eventually(lambda: len(seen) == 3)
+    assert seen == [{"by": "thread"}, 1, True]
+
+
+async def test_events_are_recorded_once_and_counted(client, namespace):
+    async def reconcile(ctx, app):
+        for _ in range(3):
+            ctx.event(app, "Looked", "saw it again")
+        ctx.event(app, "Broken", "no luck", warning=True)
+
+    await client.create(parent(namespace))
+    controller = Controller(ConfigMap, reconcile, "telling").select(
+        namespaces=[namespace], label_selector="role=parent"
+    )
+    async with running(client, controller):
+
+        async def recorded():
+            events = (await client.list(Event, namespace=namespace)).items
+            mine = {(e.type, e.reason, e.message): e.count for e in events if e.involved_object.name == "parent"}
+            return mine == {("Normal", "Looked", "saw it again"): 3, ("Warning", "Broken", "no luck"): 1}
+
+        await eventually(recorded)
+
+
+async def test_objects_mapped_to_others_are_noticed_by_the_one_they_leave_and_the_one_they_join(client, namespace):
+    runs: list[str] = []
+
+    async def reconcile(ctx, app):
+        runs.append(app.name)
+
+    def parent_named_in(obj):
+        return [ObjectRef(obj.data["of"], namespace)]
+
+    for name in ("a", "b"):
+        await client.create(parent(namespace, name))
+    meta = ObjectMeta(name="link", namespace=namespace, labels={"role": "child"})
+    await client.create(ConfigMap(metadata=meta, data={"of": "a"}))
+    controller = (
+        Controller(ConfigMap, reconcile, "links")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .watches(Child, to=parent_named_in, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller):
+        await eventually(lambda: {"a", "b"} <= set(runs))
+        runs.clear()
+        patch = [{"op": "replace", "path": "/data/of", "value": "b"}]
+        await client.patch(ConfigMap, "link", patch, type=PatchType.JSON, namespace=namespace)
+        await eventually(lambda: {"a", "b"} <= set(runs))
