@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apiserver": ("steersman.cli.apiserver", "Run the embedded API server: a small, honest Kubernetes API in memory."),
     "controlplane": ("steersman.cli.controlplane", "Build, start and stop the real control plane for tests."),
     "crds": ("steersman.cli.crds", "Print the CustomResourceDefinitions of operators or of a Python file."),
+    "run": ("steersman.cli.run", "Run operators, or controllers in files of your own."),
     "demo": ("steersman.cli.demo", "Play a short story on an embedded API server."),
 }
 

@@ -177,6 +177,10 @@ class Controller(msgspec.Struct, frozen=True):
         """Call `forget(ctx, key)` when the object no longer exists, for what was kept in memory about it."""
         return replace(self, on_gone=forget)
 
+    def within(self, namespaces: Collection[str]) -> Controller:
+        """Only in these namespaces, for everything it watches: what rights in a few namespaces are enough for."""
+        return replace(self, watched=tuple(_narrowed(row, frozenset(namespaces)) for row in self.watched))
+
     def configured(self, **options: Any) -> Controller:
         """With other `Options`: `configured(concurrency=2, timeout_seconds=60)`."""
         return replace(self, options=replace(self.options, **options))
@@ -222,6 +226,14 @@ class Controller(msgspec.Struct, frozen=True):
         return replace(
             self, watched=tuple(replace(row, **change) if row.role == "for" else row for row in self.watched)
         )
+
+
+def _narrowed(row: Watch, namespaces: frozenset[str]) -> Watch:
+    if not row.kind.namespaced:
+        return row
+    known = row.selection.namespaces
+    wanted = namespaces if known is None else known & namespaces
+    return replace(row, selection=replace(row.selection, namespaces=wanted))
 
 
 def controller(

@@ -1,0 +1,33 @@
+"""How a running process writes its log: for people on a terminal, one JSON object per line elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+__all__ = ["configure_logging"]
+
+
+def configure_logging(*, level: str = "info", form: str = "auto") -> None:
+    """Write to standard error, from `level` on. `form` is text, json or auto."""
+    text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    number = logging.getLevelNamesMapping()[level.upper()]
+    last = (
+        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        if text
+        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr)

@@ -1,0 +1,130 @@
+"""`steersman run`: operators, or controllers in files of your own, in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.kubeoptions import kube_options
+
+if TYPE_CHECKING:
+    from steersman.cli.settings import Settings
+    from steersman.kube.clusterconfig import ClusterConfig
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILE.py|MODULE]...")
+@click.option("--operators", help="Names of operators, separated by commas.")
+@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@click.option("--listen", metavar="ADDR:PORT", help="Health, metrics and the page; port 0 takes a free one.")
+@click.option("--leader-elect/--no-leader-elect", default=None, help="Act only while holding a Lease.")
+@click.option("--lease", metavar="NS/NAME", help="The Lease.  [default: steersman in the pod's namespace]")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Keys each controller works on at once.")
+@click.option("--dry-run", is_flag=True, default=None, help="Write nothing: every write is sent as a dry run.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
+@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), default="auto")
+@kube_options
+def command(
+    files: tuple[str, ...],
+    config: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    log_level: str,
+    log_format: str,
+    **flags: Any,
+) -> None:
+    """Run operators until told to stop.
+
+    Settings come from flags, then from STEERSMAN_* variables, then from the --config file. The first SIGTERM or
+    Ctrl-C lets running work end; the second ends at once.
+
+    \b
+    Examples:
+      steersman run examples/webapp.py
+      steersman run --operators reload --listen 127.0.0.1:8080
+      steersman run --operators reload --leader-elect --lease ops/steersman
+    """
+    import asyncio
+
+    from steersman.cli.kubeoptions import cluster_config
+    from steersman.cli.logs import configure_logging
+    from steersman.cli.settings import load_settings
+
+    configure_logging(level=log_level, form=log_format)
+    settings = _override(load_settings(config), flags)
+    asyncio.run(_run(files, settings, cluster_config(kubeconfig, context)))
+
+
+def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
+    """The file's settings with what flags and variables say."""
+    import msgspec
+
+    namespace = flags.pop("namespace", None)
+    changes = {name: value for name, value in flags.items() if value is not None}
+    if "operators" in changes:
+        changes["operators"] = [name.strip() for name in changes["operators"].split(",") if name.strip()]
+    if namespace is not None:
+        changes["namespaces"] = [namespace]
+    return msgspec.structs.replace(settings, **changes)
+
+
+async def _run(files: tuple[str, ...], settings: Settings, config: ClusterConfig) -> None:
+    import asyncio
+    import signal
+
+    from steersman.kube.client import Client
+    from steersman.runtime.manager import Manager
+
+    controllers = _controllers(files, settings)
+    async with Client.connect(config) as client:
+        manager = Manager(
+            client,
+            controllers,
+            elector=_elector(client, settings, config),
+            listen=settings.listen or ("0.0.0.0:8080" if _in_cluster() else "127.0.0.1:8080"),
+            dry_run=settings.dry_run,
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, manager.stop)
+        await manager.run()
+
+
+def _controllers(files: tuple[str, ...], settings: Settings) -> list[Any]:
+    from steersman.cli.pythonfiles import controllers_in, load_python
+    from steersman.errors import ConfigError
+    from steersman.operators import load_operator
+
+    found = [controller for name in files for controller in controllers_in(load_python(name))]
+    for name in settings.operators:
+        found += load_operator(name).controllers(settings.sections.get(name))
+    if not found:
+        where = ", ".join(files) or None
+        raise ConfigError("there is nothing to run: name operators with --operators, or a file", where=where)
+    if settings.namespaces is not None:
+        found = [controller.within(settings.namespaces) for controller in found]
+    if settings.workers is not None:
+        found = [controller.configured(concurrency=settings.workers) for controller in found]
+    return found
+
+
+def _elector(client: Any, settings: Settings, config: ClusterConfig) -> Any:
+    if not settings.leader_elect:
+        return None
+    from steersman.errors import ConfigError
+    from steersman.runtime.elector import KubeLease, LeaderElector
+
+    namespace, separator, name = (settings.lease or f"{config.namespace}/steersman").partition("/")
+    if not (separator and namespace and name):
+        raise ConfigError(f'"{settings.lease}" is not NAMESPACE/NAME', field="lease")
+    return LeaderElector(KubeLease(client, name, namespace))
+
+
+def _in_cluster() -> bool:
+    import os
+
+    return "KUBERNETES_SERVICE_HOST" in os.environ
