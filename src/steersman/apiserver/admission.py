@@ -136,16 +136,21 @@ def _token_volume(name: str) -> JSON:
 
 def _tolerations(tolerations: list[JSON]) -> list[JSON]:
     """Pods stay five minutes on a node that is gone, unless they say otherwise."""
-    out = list(tolerations)
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(t.get("key") in {key, None, ""} and t.get("effect") in {"NoExecute", None, ""} for t in tolerations):
-            out.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
-    return out
+
+    def tolerated(key: str) -> bool:
+        return any(t.get("key") in {key, None, ""} and t.get("effect") in {"NoExecute", None, ""} for t in tolerations)
+
+    return tolerations + [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        if not tolerated(key)
+    ]
 
 
 def _priority(api: Api, info: ResourceInfo, metadata: JSON, spec: JSON) -> None:
     name = spec.get("priorityClassName")
     table = api.store.table(PRIORITY_CLASS)
+    found: JSON | None
     if name:
         record = table.records.get(name)
         found = record.obj if record is not None else SYSTEM_PRIORITIES.get(name)
@@ -154,8 +159,8 @@ def _priority(api: Api, info: ResourceInfo, metadata: JSON, spec: JSON) -> None:
             raise statuses.forbidden(info.kind, metadata.get("name", ""), why)
     else:
         defaults = [record.obj for record in table.records.values() if record.obj.get("globalDefault")]
-        found = min(defaults, key=lambda item: item["value"], default={"value": 0})
-        if "metadata" in found:
+        found = min(defaults, key=lambda item: int(item["value"])) if defaults else {"value": 0}
+        if defaults:
             spec["priorityClassName"] = found["metadata"]["name"]
     spec["priority"] = found["value"]
     spec.setdefault("preemptionPolicy", found.get("preemptionPolicy") or "PreemptLowerPriority")

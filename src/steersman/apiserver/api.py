@@ -7,6 +7,7 @@ awaits between reading and writing, so each request is one atomic step and needs
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from steersman.apiserver.watch import Hub
 from steersman.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.requests import Request
     from steersman.apiserver.store import Record, Table

@@ -6,7 +6,7 @@ process, except through a temporary file that the ssl module insists on reading 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import ssl
 import tempfile
@@ -19,8 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 __all__ = ["Authority"]
 
-LIFETIME = datetime.timedelta(days=365)
-SKEW = datetime.timedelta(hours=1)  # clients whose clock is a little late
+LIFETIME = dt.timedelta(days=365)
+SKEW = dt.timedelta(hours=1)  # clients whose clock is a little late
 
 
 class Authority:
@@ -92,7 +92,7 @@ class Authority:
         public: ec.EllipticCurvePublicKey,
         *extensions: tuple[x509.ExtensionType, bool],
     ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)  # validity is checked against the real clock, whatever ours says
+        now = dt.datetime.now(dt.UTC)  # validity is checked against the real clock, whatever ours says
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -111,7 +111,14 @@ class Authority:
 
 def _usage(**wanted: bool) -> x509.KeyUsage:
     every = (
-        "digital_signature content_commitment key_encipherment data_encipherment key_agreement key_cert_sign crl_sign "
-        "encipher_only decipher_only"
-    ).split()
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    )
     return x509.KeyUsage(**{name: wanted.get(name, False) for name in every})

@@ -1,8 +1,9 @@
 """Owner references: what belonged to a deleted object goes with it.
 
-An object is collected when it has owners and none of them exists any more. Deleting an owner in the *foreground* deletes
-its dependents first, those that block it before it may go; *orphaning* takes the owner's name off them instead. Owners
-are compared by uid, and count only where the object could see them: in its own namespace or in the cluster's scope.
+An object is collected when it has owners and none of them exists any more. Deleting an owner in the *foreground*
+deletes its dependents first, those that block it before it may go; *orphaning* takes the owner's name off them instead.
+Owners are compared by uid, and count only where the object could see them: in its own namespace or in the cluster's
+scope.
 """
 
 from __future__ import annotations
@@ -51,9 +52,8 @@ class Garbage:
                 self._dependents.setdefault(owner["uid"], set()).add(place)
             if owners:
                 self._due[place] = None
-        if "deletionTimestamp" in metadata and metadata.get("finalizers"):
-            if FOREGROUND in metadata["finalizers"] or ORPHAN in metadata["finalizers"]:
-                self._leaving[place] = None
+        if "deletionTimestamp" in metadata and not {FOREGROUND, ORPHAN}.isdisjoint(metadata.get("finalizers") or ()):
+            self._leaving[place] = None
         return bool(self._due or self._leaving)
 
     def _gone(self, uid: str, place: Place, owners: list[dict[str, Any]] | None) -> bool:

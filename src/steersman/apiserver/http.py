@@ -22,12 +22,13 @@ from steersman.apiserver.api import Reply
 from steersman.apiserver.decoding import MAX_BODY
 from steersman.apiserver.handlers import dispatch
 from steersman.apiserver.negotiation import negotiate
-from steersman.apiserver.openapi import Documents
-from steersman.apiserver.pages import PUBLIC, page
+from steersman.apiserver.pages import PUBLIC, Pages
 from steersman.apiserver.requests import Query, Request, Route, route, verb_of
 from steersman.apiserver.watch import Watch
 
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from steersman.apiserver.api import Api
     from steersman.apiserver.faults import Fault, Faults
 
@@ -42,7 +43,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     """One request that was answered; what an audit log at metadata level would say."""
 
     method: str
-    path: str
+    path: str  # with the query
     verb: str
     resource: str  # plural.group; empty for pages such as /version
     namespace: str
@@ -50,229 +51,250 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     subresource: str
     user: str
     user_agent: str
-    status: int
+    status: int  # 0 when the connection was cut instead
+
+
+class _Exchange:
+    """One request while it is being answered."""
+
+    __slots__ = ("agent", "http", "path", "query", "route", "status", "user", "verb", "warnings")
+
+    def __init__(self, http: web.BaseRequest) -> None:
+        self.http = http
+        self.path, _, text = http.raw_path.partition("?")
+        self.query = Query(text)
+        self.agent = http.headers.get("User-Agent", "")
+        self.route: Route | None = None
+        self.user = ""
+        self.verb = http.method.lower()
+        self.status = 0
+        self.warnings: list[str] = []
+
+    @property
+    def is_page(self) -> bool:
+        """Whether the path is too short to name a resource."""
+        if self.path.startswith("/api/"):
+            return self.path.rstrip("/").count("/") < 3
+        return not self.path.startswith("/apis/") or self.path.rstrip("/").count("/") < 4
+
+    def entry(self) -> LogEntry:
+        """What the log says about it."""
+        found, http = self.route, self.http
+        return LogEntry(
+            http.method,
+            http.raw_path,
+            self.verb,
+            found.info.kind.qualified if found else "",
+            found.namespace if found else "",
+            found.name if found else "",
+            found.subresource if found else "",
+            self.user,
+            self.agent,
+            self.status,
+        )
 
 
 class Frontend:
     """Answers HTTP requests from an `Api`."""
 
     def __init__(self, api: Api, faults: Faults, *, log_size: int = 100_000) -> None:
-        self.api = api
-        self.faults = faults
-        self.address = ""
-        self.documents = Documents(api.registry)
+        self.pages = Pages(api)
         self.log: deque[LogEntry] = deque(maxlen=log_size)
+        self._api = api
+        self._faults = faults
         self._closing = asyncio.Event()
 
     def close(self) -> None:
         """Let go of frozen requests and end the watches."""
         self._closing.set()
-        self.api.hub.close()
+        self._api.hub.close()
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        method, target = http.method, http.raw_path
-        path, _, text = target.partition("?")
-        query = Query(text)
-        agent = http.headers.get("User-Agent", "")
-        user, verb, found = "", "", None
+        exchange = _Exchange(http)
         try:
-            user = self.api.identities.identify(http)
-            if not path.startswith(("/api/", "/apis/")) or path.count("/") < (3 if path[4] == "/" else 4):
-                self._authorize_page(user, method, path)
-                reply = await page(self, http, path, query)
-                status = reply.status
-                return await self._send(http, reply, query, agent, [])
-            found = route(self.api.registry, path)
-            verb = verb_of(method, found, query)
-            self._authorize(user, verb, found)
-            fault = self._fault(verb, found, agent) if self.faults else None
-            if fault is not None:
-                await self._before(http, fault)
-            request = Request(
-                method,
-                found,
-                query,
-                headers=http.headers,
-                body=await self._body(http),
-                media=negotiate(http.headers.get("Accept", ""), custom=found.info.custom is not None),
-                user=user,
-            )
-            try:
-                answer = dispatch(self.api, request)
-            except statuses.StatusError as error:
-                status = error.code
-                return await self._send(http, self._refusal(error, verb), query, agent, request.warnings)
-            if isinstance(answer, Watch):
-                status = 200
-                return await self._stream(http, answer, fault)
-            status = answer.status
-            if fault is not None and fault.effect in {"drop-after", "truncate"}:
-                await self._cut(http, answer, fault)
-            return await self._send(http, answer, query, agent, request.warnings)
+            return await self._answer(exchange)
         except statuses.StatusError as error:
-            status = error.code
-            return await self._send(http, self._refusal(error, verb), query, agent, [])
+            return self._response(exchange, _refusal(error))
         finally:
-            self._log(method, target, verb, found, user, agent, locals().get("status", 0))
+            self.log.append(exchange.entry())
 
-    def _log(self, method: str, path: str, verb: str, found: Route | None, user: str, agent: str, status: int) -> None:
-        if found is None:
-            entry = LogEntry(method, path, method.lower(), "", "", "", "", user, agent, status)
-        else:
-            kind = found.info.kind.qualified
-            entry = LogEntry(
-                method, path, verb, kind, found.namespace, found.name, found.subresource, user, agent, status
-            )
-        self.log.append(entry)
-
-    async def _body(self, http: web.BaseRequest) -> bytes:
-        if not http.can_read_body:
-            return b""
-        try:
-            return await http.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise statuses.StatusError(
-                413, f"Request entity too large: limit is {MAX_BODY}", reason="RequestEntityTooLarge"
-            ) from None
-
-    def _authorize(self, user: str, verb: str, found: Route) -> None:
-        if user:
-            return
-        info = found.info
-        where = f' in the namespace "{found.namespace}"' if found.namespace else " at the cluster scope"
-        resource = f"{info.kind.plural}/{found.subresource}" if found.subresource else info.kind.plural
-        raise statuses.forbidden(
-            info.kind,
-            found.name,
-            f'User "system:anonymous" cannot {verb} resource "{resource}" in API group "{info.kind.group}"{where}',
+    async def _answer(self, exchange: _Exchange) -> web.StreamResponse:
+        http, query = exchange.http, exchange.query
+        exchange.user = self._api.identities.identify(http)
+        if exchange.is_page:
+            _authorize_page(exchange)
+            return self._response(exchange, self.pages.page(exchange.path, query, http.headers))
+        found = exchange.route = route(self._api.registry, exchange.path)
+        exchange.verb = verb_of(http.method, found, query)
+        if not exchange.user:
+            raise _anonymous(exchange.verb, found)
+        fault = self._fault(exchange, found) if self._faults else None
+        if fault is not None:
+            await self._before(http, fault)
+        request = Request(
+            http.method,
+            found,
+            query,
+            headers=http.headers,
+            body=await _body(http),
+            media=negotiate(http.headers.get("Accept", ""), custom=found.info.custom is not None),
+            user=exchange.user,
+            warnings=exchange.warnings,
         )
+        answer = dispatch(self._api, request)
+        if isinstance(answer, Watch):
+            exchange.status = 200
+            return await self._stream(http, answer, fault)
+        if fault is not None and fault.effect in {"drop-after", "truncate"}:
+            await _cut(http, answer, fault)
+        return self._response(exchange, answer)
 
-    def _authorize_page(self, user: str, method: str, path: str) -> None:
-        if not user and not path.startswith(PUBLIC):
-            raise statuses.StatusError(
-                403,
-                f'forbidden: User "system:anonymous" cannot {method.lower()} path "{path}"',
-                reason="Forbidden",
-                details={},
-            )
-
-    def _fault(self, verb: str, found: Route, agent: str) -> Fault | None:
-        kind = found.info.kind
-        return self.faults.meet(
-            verb=verb,
-            resource=kind.plural,
-            qualified=kind.qualified,
-            name=found.name,
-            namespace=found.namespace,
-            subresource=found.subresource,
-            user_agent=agent,
-        )
-
-    async def _before(self, http: web.BaseRequest, fault: Fault) -> None:
-        """What a fault does before the request is looked at."""
-        seconds = str(math.ceil(fault.seconds) or 1)
-        match fault.effect:
-            case "delay":
-                await self.api.clock.sleep(fault.seconds)
-            case "drop":
-                self._abort(http)
-            case "freeze":
-                await self._closing.wait()
-                self._abort(http)
-            case "expire":
-                self.api.store.compact()
-            case "throttle":
-                raise statuses.StatusError(
-                    429,
-                    "Too many requests, please try again later.",
-                    reason="TooManyRequests",
-                    details={"retryAfterSeconds": int(seconds)},
-                    headers={"Retry-After": seconds},
-                )
-            case "error":
-                raise statuses.StatusError(
-                    500,
-                    "Internal error occurred: a fault was asked for",
-                    reason="InternalError",
-                    details={"causes": [{"message": "a fault was asked for"}]},
-                )
-            case "unavailable":
-                raise statuses.StatusError(
-                    503,
-                    "the server is currently unable to handle the request",
-                    reason="ServiceUnavailable",
-                    details={"retryAfterSeconds": int(seconds)},
-                    headers={"Retry-After": seconds},
-                )
-
-    def _abort(self, http: web.BaseRequest) -> None:
-        if http.transport is not None:
-            http.transport.abort()
-        raise ConnectionResetError("cut by a fault")
-
-    async def _cut(self, http: web.BaseRequest, answer: Reply, fault: Fault) -> None:
-        if fault.effect == "truncate":
-            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
-            response.content_length = len(answer.body)
-            await response.prepare(http)
-            await response.write(answer.body[: fault.bytes])
-        if http.transport is not None:
-            http.transport.close()  # after what is in the buffer
-        raise ConnectionResetError("cut by a fault")
-
-    def _refusal(self, error: statuses.StatusError, verb: str) -> Reply:
-        if error.text is not None:
-            headers = {"X-Content-Type-Options": "nosniff", **error.headers}
-            return Reply(error.code, error.text.encode(), "text/plain; charset=utf-8", headers)
-        return Reply(error.code, _encode(error.status()) + b"\n", "application/json", error.headers)
-
-    async def _send(
-        self, http: web.BaseRequest, reply: Reply, query: Query, agent: str, warnings: list[str]
-    ) -> web.StreamResponse:
+    def _response(self, exchange: _Exchange, reply: Reply) -> web.Response:
+        exchange.status = reply.status
         body, content_type = reply.body, reply.content_type
         if content_type == "application/yaml" and body[:1] == b"{":
             body = yaml.safe_dump(msgspec.json.decode(body), allow_unicode=True).encode()
-        elif content_type == "application/json" and _pretty(query, agent):
+        elif content_type == "application/json" and _pretty(exchange):
             body = msgspec.json.format(body, indent=2) + b"\n"
         headers: CIMultiDict[str] = CIMultiDict(_HEADERS)
-        headers["Audit-Id"] = self.api.uid()
+        headers["Audit-Id"] = self._api.uid()
         headers["Content-Type"] = content_type
-        headers.update(reply.headers or {})
-        for warning in dict.fromkeys(warnings):
+        if reply.headers:
+            headers.update(reply.headers)
+        for warning in dict.fromkeys(exchange.warnings):
             headers.add("Warning", f"299 - {_quoted(warning)}")
         return web.Response(status=reply.status, body=body, headers=headers)
 
     async def _stream(self, http: web.BaseRequest, watch: Watch, fault: Fault | None) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**_HEADERS, "Audit-Id": self.api.uid()})
+        response = web.StreamResponse(headers={**_HEADERS, "Audit-Id": self._api.uid()})
         response.enable_chunked_encoding()
         await response.prepare(http)
         left = fault.bytes if fault is not None and fault.effect == "truncate" else None
         stream = watch.stream()
         try:
             async for chunk in stream:
-                if left is not None:
-                    await response.write(chunk[:left])
-                    left -= len(chunk)
-                    if left <= 0:
-                        self._hang_up(http)
-                else:
+                if left is None:
                     await response.write(chunk)
+                    continue
+                await response.write(chunk[:left])
+                left -= len(chunk)
+                if left <= 0:
+                    _hang_up(http)
         finally:
             await stream.aclose()
         await response.write_eof()
         return response
 
-    def _hang_up(self, http: web.BaseRequest) -> None:
-        if http.transport is not None:
-            http.transport.close()
-        raise ConnectionResetError("cut by a fault")
+    def _fault(self, exchange: _Exchange, found: Route) -> Fault | None:
+        kind = found.info.kind
+        return self._faults.meet(
+            verb=exchange.verb,
+            resource=kind.plural,
+            qualified=kind.qualified,
+            name=found.name,
+            namespace=found.namespace,
+            subresource=found.subresource,
+            user_agent=exchange.agent,
+        )
+
+    async def _before(self, http: web.BaseRequest, fault: Fault) -> None:
+        """What a fault does before the request is looked at."""
+        match fault.effect:
+            case "delay":
+                await self._api.clock.sleep(fault.seconds)
+            case "drop":
+                _abort(http)
+            case "freeze":
+                await self._closing.wait()
+                _abort(http)
+            case "expire":
+                self._api.store.compact()
+            case "throttle" | "error" | "unavailable":
+                raise _faulty(fault)
 
 
-def _pretty(query: Query, agent: str) -> bool:
-    if "pretty" in query:
-        return query.flag("pretty")
-    return agent.startswith(_PRETTY_AGENTS)
+def _faulty(fault: Fault) -> statuses.StatusError:
+    if fault.effect == "error":
+        why = "a fault was asked for"
+        details = {"causes": [{"message": why}]}
+        return statuses.StatusError(500, f"Internal error occurred: {why}", reason="InternalError", details=details)
+    seconds = max(math.ceil(fault.seconds), 1)
+    code, reason, message = (
+        (429, "TooManyRequests", "Too many requests, please try again later.")
+        if fault.effect == "throttle"
+        else (503, "ServiceUnavailable", "the server is currently unable to handle the request")
+    )
+    return statuses.StatusError(
+        code,
+        message,
+        reason=reason,
+        details={"retryAfterSeconds": seconds},
+        headers={"Retry-After": str(seconds)},
+    )
+
+
+def _abort(http: web.BaseRequest) -> NoReturn:
+    """Cut the connection at once."""
+    if http.transport is not None:
+        http.transport.abort()
+    raise ConnectionResetError("cut by a fault")
+
+
+def _hang_up(http: web.BaseRequest) -> NoReturn:
+    """Close the connection after what is in its buffer."""
+    if http.transport is not None:
+        http.transport.close()
+    raise ConnectionResetError("cut by a fault")
+
+
+async def _cut(http: web.BaseRequest, answer: Reply, fault: Fault) -> NoReturn:
+    """Do not send an answer, or only the beginning of it."""
+    if fault.effect == "truncate":
+        response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+        response.content_length = len(answer.body)
+        await response.prepare(http)
+        await response.write(answer.body[: fault.bytes])
+    _hang_up(http)
+
+
+async def _body(http: web.BaseRequest) -> bytes:
+    if not http.can_read_body:
+        return b""
+    try:
+        return await http.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise statuses.StatusError(
+            413, f"Request entity too large: limit is {MAX_BODY}", reason="RequestEntityTooLarge"
+        ) from None
+
+
+def _anonymous(verb: str, found: Route) -> statuses.StatusError:
+    info = found.info
+    where = f' in the namespace "{found.namespace}"' if found.namespace else " at the cluster scope"
+    resource = f"{info.kind.plural}/{found.subresource}" if found.subresource else info.kind.plural
+    why = f'User "system:anonymous" cannot {verb} resource "{resource}" in API group "{info.kind.group}"{where}'
+    return statuses.forbidden(info.kind, found.name, why)
+
+
+def _authorize_page(exchange: _Exchange) -> None:
+    if exchange.user or exchange.path.startswith(PUBLIC):
+        return
+    why = f'forbidden: User "system:anonymous" cannot {exchange.verb} path "{exchange.path}"'
+    raise statuses.StatusError(403, why, reason="Forbidden", details={})
+
+
+def _refusal(error: statuses.StatusError) -> Reply:
+    if error.text is not None:
+        headers = {"X-Content-Type-Options": "nosniff", **error.headers}
+        return Reply(error.code, error.text.encode(), "text/plain; charset=utf-8", headers)
+    return Reply(error.code, _encode(error.status()) + b"\n", "application/json", error.headers)
+
+
+def _pretty(exchange: _Exchange) -> bool:
+    if "pretty" in exchange.query:
+        return exchange.query.flag("pretty")
+    return exchange.agent.startswith(_PRETTY_AGENTS)
 
 
 def _quoted(text: str) -> str:

@@ -50,13 +50,17 @@ def fit(
         if info.custom is None:
             obj = apply_defaults(info.kind, obj)
             return default_definition(obj) if info.kind.kind == "CustomResourceDefinition" else obj
-        if not isinstance(obj.get("metadata") or {}, dict):
-            go = json_kind(obj["metadata"])
-            raise ConformError(f"json: cannot unmarshal {go} into Go value of type v1.ObjectMeta")
+        _check_metadata(obj)
         obj = {"metadata": {}, **conform(info.schema, info.structural.prune(obj))}
     except (ConformError, FormatError) as error:
         raise refused(info, obj, str(error), patch=patch) from None
     return info.structural.default(obj)
+
+
+def _check_metadata(obj: JSON) -> None:
+    if not isinstance(obj.get("metadata") or {}, dict):
+        given = json_kind(obj["metadata"])
+        raise ConformError(f"json: cannot unmarshal {given} into Go value of type v1.ObjectMeta")
 
 
 def _unknown(info: ResourceInfo, obj: JSON) -> list[str]:

@@ -151,50 +151,50 @@ def delete_collection(api: Api, request: Request) -> Reply:
 def delete_object(api: Api, info: ResourceInfo, record: Record, options: DeleteOptions) -> tuple[Record, bool]:
     """Delete as far as finalizers and grace allow; the last state, and whether the object is gone."""
     _check_preconditions(info, record, options.preconditions)
-    if info.kind.qualified == "namespaces":
-        return _delete_namespace(api, info, record, options)
-    if info.kind.qualified == "customresourcedefinitions.apiextensions.k8s.io":
-        return _delete_definition(api, info, record, options)
+    special = _SPECIAL.get(info.kind.qualified)
+    if special is not None:
+        return special(api, info, record, options)
     obj = record.obj
-    meta = obj["metadata"]
-    grace = _grace(api, info, obj, options)
+    grace = _grace(info, obj, options)
     if grace is _PENDING:
         return record, False
-    finalizers = _finalizers(info, meta, options)
-    meta = {k: v for k, v in meta.items() if k != "finalizers"}
-    if finalizers:
-        meta["finalizers"] = finalizers
+    assert not isinstance(grace, _Pending)
+    finalizers = _finalizers(info, obj["metadata"], options)
     if grace is None and not finalizers:
         return _remove(api, info, record, options)
-    now = api.clock.time()
-    period = grace if isinstance(grace, int) else 0
-    if "deletionTimestamp" not in meta:
-        if meta.get("generation", 0) > 0:
-            meta["generation"] += 1
-        meta["deletionTimestamp"] = timestamp(now + period)
-        meta["deletionGracePeriodSeconds"] = period
-    elif isinstance(grace, int):  # grace can only become shorter
-        started = _seconds(meta["deletionTimestamp"]) - (meta.get("deletionGracePeriodSeconds") or 0)
-        if started + period < int(now):
-            started, period = int(now) - period, (1 if period else 0)
-            meta["deletionTimestamp"] = timestamp(now)
-        else:
-            meta["deletionTimestamp"] = timestamp(started + period)
-        meta["deletionGracePeriodSeconds"] = period
-    else:
-        if _seconds(meta["deletionTimestamp"]) > now:
-            meta["deletionTimestamp"] = timestamp(now)
-        meta["deletionGracePeriodSeconds"] = 0
-    marked = {**obj, "metadata": meta}
+    metadata = _marked({**obj["metadata"], "finalizers": finalizers}, grace, api.clock.time())
+    if not finalizers:
+        del metadata["finalizers"]
+    marked = {**obj, "metadata": metadata}
     if marked == obj:
         updated = record
     elif options.dry_run:
         updated = Record(record.key, record.revision, marked)
     else:
         updated = api.store.put(api.table(info), record.key, marked)
-    if finalizers or period > 0:
+    if finalizers or grace:
         return updated, False
     return (updated, True) if options.dry_run else _remove(api, info, updated, options)
+
+
+def _marked(metadata: JSON, grace: int | None, now: float) -> JSON:
+    """Metadata of an object that is being deleted, with `grace` seconds left (None: it has no grace)."""
+    period = grace or 0
+    marked = {**metadata, "deletionGracePeriodSeconds": period}
+    if "deletionTimestamp" not in metadata:
+        if metadata.get("generation", 0) > 0:
+            marked["generation"] += 1
+        marked["deletionTimestamp"] = timestamp(now + period)
+        return marked
+    ends = _seconds(metadata["deletionTimestamp"])
+    if grace is None:
+        marked["deletionTimestamp"] = timestamp(min(ends, now))
+        return marked
+    ends += period - (metadata.get("deletionGracePeriodSeconds") or 0)  # grace can only become shorter
+    marked["deletionTimestamp"] = timestamp(max(ends, int(now)))
+    if ends < int(now) and period:
+        marked["deletionGracePeriodSeconds"] = 1
+    return marked
 
 
 def _remove(api: Api, info: ResourceInfo, record: Record, options: DeleteOptions) -> tuple[Record, bool]:
@@ -247,7 +247,7 @@ class _Pending:
 _PENDING = _Pending()
 
 
-def _grace(api: Api, info: ResourceInfo, obj: JSON, options: DeleteOptions) -> int | _Pending | None:
+def _grace(info: ResourceInfo, obj: JSON, options: DeleteOptions) -> int | _Pending | None:
     """Seconds to wait for a kind that dies gracefully (pods), None for one that does not."""
     if info.kind.qualified != "pods":
         return None
@@ -330,3 +330,9 @@ def _delete_definition(api: Api, info: ResourceInfo, record: Record, options: De
 
 def _seconds(text: str) -> int:
     return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+_SPECIAL = {
+    "namespaces": _delete_namespace,
+    "customresourcedefinitions.apiextensions.k8s.io": _delete_definition,
+}

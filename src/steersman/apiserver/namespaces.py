@@ -98,13 +98,13 @@ class Namespaces:
         record = api.store.table(NAMESPACE).records.get(name)
         if record is None or "deletionTimestamp" not in record.obj["metadata"]:
             return
-        for info, item in list(self._content(name)):
+        for kind, item in list(self._content(name)):
             if "deletionTimestamp" not in item.obj["metadata"]:
                 try:
-                    delete_object(api, info, item, DeleteOptions(propagationPolicy="Background"))
+                    delete_object(api, kind, item, DeleteOptions(propagationPolicy="Background"))
                 except StatusError:
                     continue  # it stays, and the conditions will say so
-        left = [(info, item) for info, item in self._content(name)]
+        left = list(self._content(name))
         record = api.store.table(NAMESPACE).records[name]
         info = api.storage_info(NAMESPACE)
         assert info is not None

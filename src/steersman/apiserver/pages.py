@@ -8,94 +8,118 @@ import msgspec
 
 from steersman.apiserver import discovery, statuses
 from steersman.apiserver.api import Reply
+from steersman.apiserver.openapi import Documents
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from collections.abc import Mapping
 
-    from steersman.apiserver.http import Frontend
-    from steersman.apiserver.openapi import Document
+    from steersman.apiserver.api import Api
     from steersman.apiserver.requests import Query
 
-__all__ = ["PUBLIC", "page"]
+__all__ = ["PUBLIC", "Pages"]
 
-PUBLIC = ("/healthz", "/livez", "/readyz", "/version")
+PUBLIC = ("/healthz", "/livez", "/readyz", "/version")  # for everyone, without credentials
 _encode = msgspec.json.Encoder().encode
+JSON = dict[str, Any]
 
 
-async def page(front: Frontend, http: web.BaseRequest, path: str, query: Query) -> Reply:  # noqa: ARG001
-    """The page at `path`."""
-    accept = http.headers.get("Accept", "")
-    registry = front.api.registry
-    match [part for part in path.split("/") if part]:
-        case ["version"]:
-            return _json(discovery.version())
-        case [("healthz" | "livez" | "readyz") as check, *_]:
-            text = f"[+]ping ok\n{check} check passed\n" if "verbose" in query else "ok"
-            return Reply(200, text.encode(), "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
-        case ["api"] | ["apis"] as parts if discovery.wants_aggregated(accept):
-            document = discovery.aggregated(registry, core=parts == ["api"])
-            etag = discovery.aggregated_etag(document)
-            if http.headers.get("If-None-Match") == etag:
-                return Reply(304, b"", discovery.AGGREGATED_TYPE, {"ETag": etag})
-            return Reply(200, _encode(document) + b"\n", discovery.AGGREGATED_TYPE, {"ETag": etag, "Vary": "Accept"})
-        case ["api"]:
-            return _json(discovery.core_versions(front.address), {"Vary": "Accept"})
-        case ["apis"]:
-            return _json(discovery.group_list(registry), {"Vary": "Accept"})
-        case ["api", version]:
-            return _found(discovery.resource_list(registry, "", version), served=True)
-        case ["apis", group]:
-            return _found(discovery.group(registry, group), served=False)
-        case ["apis", group, version]:
-            served = any(info.kind.group == group for info in registry.resources())
-            return _found(discovery.resource_list(registry, group, version), served=served)
-        case ["openapi", "v3"]:
-            return _json(front.documents.index())
-        case ["openapi", "v3", *rest]:
-            return _document(front.documents.document("/".join(rest)), http, query)
-        case ["metrics"]:
-            return Reply(200, _metrics(front), "text/plain; version=0.0.4; charset=utf-8")
-    raise statuses.page_not_found()
+class Pages:
+    """The pages of one server."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._documents = Documents(api.registry)
+        self.address = ""  # where the server listens, once it does
+
+    def page(self, path: str, query: Query, headers: Mapping[str, str]) -> Reply:
+        """The page at `path`; 404 when there is none."""
+        parts = [part for part in path.split("/") if part]
+        match parts:
+            case ["version"]:
+                return _json(discovery.version())
+            case [("healthz" | "livez" | "readyz") as check, *_]:
+                return _text(f"[+]ping ok\n{check} check passed\n" if "verbose" in query else "ok")
+            case ["metrics"]:
+                return Reply(200, self._metrics(), "text/plain; version=0.0.4; charset=utf-8")
+            case ["openapi", "v3", *rest]:
+                return self._openapi("/".join(rest), query, headers)
+            case [("api" | "apis") as root, *rest]:
+                return self._discovery(root, rest, headers)
+            case []:
+                return _json({"paths": self._paths()})
+        raise statuses.page_not_found()
+
+    def _discovery(self, root: str, rest: list[str], headers: Mapping[str, str]) -> Reply:
+        registry = self._api.registry
+        if not rest and discovery.wants_aggregated(headers.get("Accept", "")):
+            document = discovery.aggregated(registry, core=root == "api")
+            tag = discovery.aggregated_etag(document)
+            return _tagged(_encode(document) + b"\n", discovery.AGGREGATED_TYPE, tag, headers, {"Vary": "Accept"})
+        served = True
+        found: JSON | None
+        match root, rest:
+            case "api", []:
+                found = discovery.core_versions(self.address)
+            case "apis", []:
+                found = discovery.group_list(registry)
+            case "api", [version]:
+                found = discovery.resource_list(registry, "", version)
+            case "apis", [group]:
+                found, served = discovery.group(registry, group), False
+            case _, [group, version]:
+                found = discovery.resource_list(registry, group, version)
+                served = discovery.group(registry, group) is not None
+            case _:
+                found = None
+        if found is None:
+            raise statuses.resource_not_found() if served else statuses.page_not_found()
+        return _json(found, {} if rest else {"Vary": "Accept"})
+
+    def _openapi(self, path: str, query: Query, headers: Mapping[str, str]) -> Reply:
+        if not path:
+            return _json(self._documents.index())
+        document = self._documents.document(path)
+        if document is None:
+            raise statuses.page_not_found()
+        more = {"Vary": "Accept-Encoding, Accept"}
+        if query.text("hash") == document.hash:
+            more["Cache-Control"] = "public, immutable"
+        return _tagged(document.body, "application/json", f'"{document.hash}"', headers, more)
+
+    def _paths(self) -> list[str]:
+        versions = {info.kind.root for info in self._api.registry.resources()}
+        groups = {root.rpartition("/")[0] for root in versions if root.startswith("/apis/")}
+        return sorted({"/api", "/apis", "/metrics", "/openapi/v3", *PUBLIC, *versions, *groups})
+
+    def _metrics(self) -> bytes:
+        store = self._api.store
+        lines = [
+            "# HELP apiserver_storage_objects Number of stored objects at the time of last check split by resource.",
+            "# TYPE apiserver_storage_objects gauge",
+            *(
+                f'apiserver_storage_objects{{resource="{table.kind.qualified}"}} {len(table.records)}'
+                for table in store.tables()
+            ),
+            "# HELP apiserver_current_watches Watches that are open.",
+            "# TYPE apiserver_current_watches gauge",
+            f"apiserver_current_watches {len(self._api.hub.open)}",
+            "# HELP apiserver_revision The current revision of the store.",
+            "# TYPE apiserver_revision counter",
+            f"apiserver_revision {store.revision}",
+        ]
+        return ("\n".join(lines) + "\n").encode()
 
 
-def _json(document: dict[str, Any], headers: dict[str, str] | None = None) -> Reply:
+def _json(document: JSON, headers: dict[str, str] | None = None) -> Reply:
     return Reply(200, _encode(document) + b"\n", "application/json", headers)
 
 
-def _found(document: dict[str, Any] | None, *, served: bool) -> Reply:
-    if document is not None:
-        return _json(document)
-    raise statuses.resource_not_found() if served else statuses.page_not_found()
+def _text(text: str) -> Reply:
+    return Reply(200, text.encode(), "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
 
 
-def _document(document: Document | None, http: web.BaseRequest, query: Query) -> Reply:
-    if document is None:
-        raise statuses.page_not_found()
-    etag = f'"{document.hash}"'
-    headers = {"ETag": etag, "Vary": "Accept-Encoding, Accept"}
-    if query.text("hash") == document.hash:
-        headers["Cache-Control"] = "public, immutable"
-    if http.headers.get("If-None-Match") == etag:
-        return Reply(304, b"", "application/json", headers)
-    return Reply(200, document.body, "application/json", headers)
-
-
-def _metrics(front: Frontend) -> bytes:
-    api = front.api
-    lines = [
-        "# HELP apiserver_storage_objects Number of stored objects at the time of last check split by resource.",
-        "# TYPE apiserver_storage_objects gauge",
-    ]
-    lines += [
-        f'apiserver_storage_objects{{resource="{table.kind.qualified}"}} {len(table.records)}'
-        for table in api.store.tables()
-    ]
-    lines += [
-        "# HELP apiserver_current_watches Watches that are open.",
-        "# TYPE apiserver_current_watches gauge",
-        f"apiserver_current_watches {len(api.hub.open)}",
-        "# HELP apiserver_revision The current revision of the store.",
-        "# TYPE apiserver_revision counter",
-        f"apiserver_revision {api.store.revision}",
-    ]
-    return ("\n".join(lines) + "\n").encode()
+def _tagged(body: bytes, media: str, tag: str, headers: Mapping[str, str], more: dict[str, str]) -> Reply:
+    """A document that the client may still have."""
+    if headers.get("If-None-Match") == tag:
+        return Reply(304, b"", media, {"ETag": tag, **more})
+    return Reply(200, body, media, {"ETag": tag, **more})

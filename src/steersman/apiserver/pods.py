@@ -13,7 +13,6 @@ from steersman.apiserver.kinds import BINDING, EVICTION
 from steersman.apiserver.lifecycle import DeleteOptions, delete_object
 from steersman.apiserver.reads import find
 from steersman.apiserver.requests import WriteOptions
-from steersman.apiserver.store import Record
 from steersman.kube.resources import Kind
 from steersman.kube.selectors import Selector
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.api import Api
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.requests import Request
+    from steersman.apiserver.store import Record
 
 __all__ = ["bind", "evict"]
 

@@ -15,13 +15,13 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from steersman.apiserver import statuses
+from steersman.apiserver.kinds import ResourceInfo
 from steersman.kube.errors import Cause
 from steersman.kube.resources import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.negotiation import Media
     from steersman.apiserver.registry import Registry
 
@@ -103,6 +103,7 @@ class Request:
         body: bytes,
         media: Media,
         user: str,
+        warnings: list[str],
     ) -> None:
         self.method = method
         self.route = route
@@ -113,7 +114,7 @@ class Request:
         self.user = user
         self.content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         self.user_agent = headers.get("User-Agent", "")
-        self.warnings: list[str] = []
+        self.warnings = warnings  # what is added here goes with the answer
 
     @property
     def verb(self) -> str:

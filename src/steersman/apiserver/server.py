@@ -76,7 +76,7 @@ class EmbeddedServer:
         def request(
             message: RawRequestMessage,
             payload: StreamReader,
-            protocol: RequestHandler[web.BaseRequest],
+            protocol: RequestHandler,
             writer: AbstractStreamWriter,
             task: asyncio.Task[None],
         ) -> web.BaseRequest:
@@ -91,7 +91,7 @@ class EmbeddedServer:
         )
         self._listener = await loop.create_server(self._web, self._host, self._port, ssl=context, backlog=512)
         self._port = self._listener.sockets[0].getsockname()[1]
-        self._frontend.address = f"{self._host}:{self._port}"
+        self._frontend.pages.address = f"{self._host}:{self._port}"
         Background(self.api, ca_pem=self.ca_pem)
         bootstrap(self.api)
 

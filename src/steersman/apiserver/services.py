@@ -111,7 +111,7 @@ class Pools:
             return {**spec, "ports": [{k: v for k, v in port.items() if k != "nodePort"} for port in ports]}
         own = set(_ports({"spec": before}))
         taken = self._ports - own
-        out = []
+        out: list[JSON] = []
         for index, port in enumerate(ports):
             wanted = port.get("nodePort")
             if wanted:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.apiserver.conform import at_rest, zero
 from steersman.apiserver.crds import store_versions
 from steersman.apiserver.crds import warnings as crd_warnings
-from steersman.apiserver.defaults import TEMPLATE_GENERATION, apply_defaults
+from steersman.apiserver.defaults import TEMPLATE_GENERATION
 from steersman.apiserver.metadata import finalizer_warnings
 from steersman.apiserver.schema import STATUS_RESETS
 
@@ -28,10 +28,17 @@ JSON = dict[str, Any]
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 # A delete of these answers with the object instead of a Status.
-_RETURNS_DELETED = frozenset(
-    "namespaces persistentvolumeclaims persistentvolumes pods podtemplates resourcequotas serviceaccounts services "
-    "storageclasses.storage.k8s.io".split()
-)
+_RETURNS_DELETED = {
+    "namespaces",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+    "storageclasses.storage.k8s.io",
+}
 
 
 def returns_deleted(info: ResourceInfo) -> bool:

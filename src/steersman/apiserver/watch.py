@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steersman.apiserver import statuses
+from steersman.apiserver.store import Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from steersman.apiserver.selection import Selection
-    from steersman.apiserver.store import Event, Record, Store, Table
+    from steersman.apiserver.store import Event, Store, Table
     from steersman.apiserver.views import View
     from steersman.clock import Clock, Timer
 
@@ -121,7 +122,7 @@ class Watch:
         self._stopped = False
         self._bookmark_due = False
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes]:
         """Chunks of whole lines, until the timeout, `stop`, or a revision that is gone."""
         hub, clock, store = self._hub, self._hub.clock, self._hub.store
         hub.open.add(self)
