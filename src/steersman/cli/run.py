@@ -56,7 +56,8 @@ def command(
 
     configure_logging(level=log_level, form=log_format)
     settings = _override(load_settings(config), flags)
-    asyncio.run(_run(files, settings, cluster_config(kubeconfig, context)))
+    controllers = _controllers(files, settings)
+    asyncio.run(_run(controllers, settings, cluster_config(kubeconfig, context)))
 
 
 def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
@@ -72,14 +73,13 @@ def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
     return msgspec.structs.replace(settings, **changes)
 
 
-async def _run(files: tuple[str, ...], settings: Settings, config: ClusterConfig) -> None:
+async def _run(controllers: list[Any], settings: Settings, config: ClusterConfig) -> None:
     import asyncio
     import signal
 
     from steersman.kube.client import Client
     from steersman.runtime.manager import Manager
 
-    controllers = _controllers(files, settings)
     async with Client.connect(config) as client:
         manager = Manager(
             client,
