@@ -273,7 +273,7 @@ class TestTimeouts:
             first.connect(("127.0.0.1", unused_port))  # fills the queue of a server that never accepts
             options = TransportOptions(connect_timeout=0.05)
             link = transport(f"http://127.0.0.1:{unused_port}", options=options)
-            with pytest.raises(ConnectionFailed, match="no connection to .* in time: is the address right"):
+            with pytest.raises(ConnectionFailed, match=r"no connection to .* in time: is the address right"):
                 await link.request("POST", "/", retry=False)
 
     async def test_a_cancelled_request_is_cancelled(self, wire, transport, clock):
