@@ -109,7 +109,7 @@ def test_a_list_map_names_its_keys():
         (list[str], msgspec.field(default_factory=list), {}),
         (dict[str, str], msgspec.field(default_factory=dict), {}),
     ],
-    ids=str,
+    ids=["int", "bool", "enum", "optional", "list", "dict"],
 )
 def test_defaults_are_written_where_a_server_may_add_them_without_making_manifests_differ(annotation, default, written):
     node = field_schema(annotation, default)
