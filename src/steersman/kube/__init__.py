@@ -10,6 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from steersman.kube.access import PolicyRule
+    from steersman.kube.client import Client
+    from steersman.kube.clusterconfig import ClusterConfig, ExecPlugin, OIDCProvider, User
+    from steersman.kube.codec import Listing, Page, Undecodable, WatchEvent
+    from steersman.kube.discovery import ServedKind, ServerVersion
     from steersman.kube.durations import format_duration, format_go_duration, parse_duration, parse_go_duration
     from steersman.kube.errors import (
         AlreadyExists,
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
         Cause,
         Conflict,
         ConnectionFailed,
+        CredentialsFailed,
         Forbidden,
         Gone,
         Invalid,
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
         UnsupportedMediaType,
         error_for_status,
     )
+    from steersman.kube.kubeconfig import load_config
     from steersman.kube.names import (
         dns1035_label_errors,
         dns_label_errors,
@@ -65,51 +72,76 @@ if TYPE_CHECKING:
         merge_patch,
     )
     from steersman.kube.quantities import Notation, Quantity
+    from steersman.kube.reader import Reader, Target
     from steersman.kube.resources import Kind, ObjectRef
+    from steersman.kube.retries import RetryPolicy
     from steersman.kube.selectors import FieldRequirement, FieldSelector, Operator, Requirement, Selector
+    from steersman.kube.subresources import IssuedToken, Review, Scale
     from steersman.kube.times import format_micro_time, format_time, parse_time
+    from steersman.kube.transport import Transport, TransportOptions
 
 __all__ = [
     "AlreadyExists",
     "BadRequest",
     "BadResponse",
     "Cause",
+    "Client",
+    "ClusterConfig",
     "Conflict",
     "ConnectionFailed",
+    "CredentialsFailed",
+    "ExecPlugin",
     "FieldRequirement",
     "FieldSelector",
     "Forbidden",
     "Gone",
     "Invalid",
+    "IssuedToken",
     "Kind",
     "KubeError",
     "LabelSelector",
     "LabelSelectorRequirement",
+    "Listing",
     "ManagedFieldsEntry",
     "MethodNotAllowed",
     "NotFound",
     "Notation",
+    "OIDCProvider",
     "ObjectMeta",
     "ObjectRef",
     "Operator",
     "OwnerReference",
+    "Page",
     "PartialObjectMetadata",
     "PatchError",
     "PatchType",
+    "PolicyRule",
     "Quantity",
+    "Reader",
     "RequestInfo",
     "RequestTimeout",
     "Requirement",
     "Resource",
+    "RetryPolicy",
+    "Review",
+    "Scale",
     "Selector",
+    "ServedKind",
     "ServerError",
+    "ServerVersion",
     "Struct",
+    "Target",
     "Timeout",
     "TooLarge",
     "TooManyRequests",
+    "Transport",
+    "TransportOptions",
     "Unauthorized",
     "Unavailable",
+    "Undecodable",
     "UnsupportedMediaType",
+    "User",
+    "WatchEvent",
     "apply_json_patch",
     "apply_merge_patch",
     "decode",
@@ -125,6 +157,7 @@ __all__ = [
     "json_patch",
     "label_key_errors",
     "label_value_errors",
+    "load_config",
     "merge_patch",
     "owner_reference",
     "parse_duration",
@@ -134,6 +167,24 @@ __all__ = [
 ]
 
 _MODULES = {
+    "access": ("PolicyRule",),
+    "client": ("Client",),
+    "clusterconfig": (
+        "ClusterConfig",
+        "ExecPlugin",
+        "OIDCProvider",
+        "User",
+    ),
+    "codec": (
+        "Listing",
+        "Page",
+        "Undecodable",
+        "WatchEvent",
+    ),
+    "discovery": (
+        "ServedKind",
+        "ServerVersion",
+    ),
     "durations": (
         "format_duration",
         "format_go_duration",
@@ -147,6 +198,7 @@ _MODULES = {
         "Cause",
         "Conflict",
         "ConnectionFailed",
+        "CredentialsFailed",
         "Forbidden",
         "Gone",
         "Invalid",
@@ -164,6 +216,7 @@ _MODULES = {
         "UnsupportedMediaType",
         "error_for_status",
     ),
+    "kubeconfig": ("load_config",),
     "names": (
         "dns1035_label_errors",
         "dns_label_errors",
@@ -197,10 +250,15 @@ _MODULES = {
         "Notation",
         "Quantity",
     ),
+    "reader": (
+        "Reader",
+        "Target",
+    ),
     "resources": (
         "Kind",
         "ObjectRef",
     ),
+    "retries": ("RetryPolicy",),
     "selectors": (
         "FieldRequirement",
         "FieldSelector",
@@ -208,10 +266,19 @@ _MODULES = {
         "Requirement",
         "Selector",
     ),
+    "subresources": (
+        "IssuedToken",
+        "Review",
+        "Scale",
+    ),
     "times": (
         "format_micro_time",
         "format_time",
         "parse_time",
+    ),
+    "transport": (
+        "Transport",
+        "TransportOptions",
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
