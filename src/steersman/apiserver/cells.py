@@ -207,6 +207,16 @@ def _quota(obj: JSON, now: float) -> Cells:
     return [name_of(obj), requested, ", ".join(lines[name] for name in sorted(limits)), age_of(obj, now)]
 
 
+def _api_service(obj: JSON, now: float) -> Cells:
+    service = spec_of(obj).get("service")
+    found = [item for item in status_of(obj).get("conditions") or () if item.get("type") == "Available"]
+    state = found[0].get("status", "") if found else "Unknown"
+    if found and state != "True":
+        state = f"{state} ({found[0].get('reason', '')})"
+    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+    return [name_of(obj), where, state, age_of(obj, now)]
+
+
 def _priority_class(obj: JSON, now: float) -> Cells:
     head = [name_of(obj), obj.get("value", 0), bool(obj.get("globalDefault"))]
     return [*head, age_of(obj, now), obj.get("preemptionPolicy", "")]
@@ -255,6 +265,7 @@ def _metric(wanted: JSON, current: JSON) -> str:
 
 
 CELLS: dict[str, Callable[[JSON, float], Cells]] = {
+    "apiservices.apiregistration.k8s.io": _api_service,
     "configmaps": _counted("data", "binaryData"),
     "controllerrevisions.apps": _revision,
     "clusterrolebindings.rbac.authorization.k8s.io": _binding,

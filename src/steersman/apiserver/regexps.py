@@ -115,7 +115,7 @@ class Regexp:
 
     def _add(self, step: _Step) -> int:
         if len(self._steps) >= MAX_PROGRAM:
-            raise RegexpError("expression too large", "")
+            raise RegexpError("expression too large", self.pattern)
         self._steps.append(step)
         return len(self._steps) - 1
 

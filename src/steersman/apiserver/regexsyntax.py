@@ -26,7 +26,7 @@ class RegexpError(SteersmanError):
     """
 
     def __init__(self, problem: str, piece: str) -> None:
-        super().__init__(f"error parsing regexp: {problem}: `{piece}`" if piece else f"error parsing regexp: {problem}")
+        super().__init__(f"error parsing regexp: {problem}: `{piece}`")
 
 
 class Chars(NamedTuple):

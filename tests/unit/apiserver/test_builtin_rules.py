@@ -1,0 +1,112 @@
+"""Answers recorded from the real server: tools/record_cases.py writes them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steersman.apiserver.defaults import apply_defaults
+from steersman.apiserver.metadata import validate_meta, validate_meta_update
+from steersman.apiserver.registry import Registry
+from steersman.apiserver.rules import kind_causes
+from steersman.apiserver.schedules import ScheduleError, check_schedule
+
+if TYPE_CHECKING:
+    from steersman.apiserver.kinds import ResourceInfo
+
+RECORDED = json.loads((Path(__file__).parent / "recorded" / "builtin_rules.json").read_text())
+REGISTRY = Registry()
+
+
+def info_of(obj: dict[str, Any]) -> ResourceInfo:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    info = REGISTRY.by_kind(group, version, obj["kind"])
+    assert info is not None
+    return info
+
+
+def told(causes: list[Any]) -> list[list[str]]:
+    return sorted([cause.field, cause.reason, cause.message] for cause in causes)
+
+
+def label(case: dict[str, Any]) -> str:
+    shown = case.get("object") or case["new"]
+    return f"{shown['kind']} {json.dumps(shown.get('spec', shown['metadata']))[:60]}"
+
+
+def prepared(obj: dict[str, Any]) -> dict[str, Any]:
+    """Defaults as the server fills them in; a job also gets the selector that it generates."""
+    filled: dict[str, Any] = apply_defaults(info_of(obj).kind, copy.deepcopy(obj))
+    if filled["kind"] == "Job":
+        filled["spec"]["selector"] = {"matchLabels": {"uid": "u"}}
+        metadata = filled["spec"]["template"].setdefault("metadata", {})
+        metadata["labels"] = {**metadata.get("labels", {}), "uid": "u"}
+    return filled
+
+
+@pytest.mark.parametrize("case", RECORDED["creates"], ids=label)
+def test_a_new_object_is_judged_in_the_words_of_the_real_server(case: dict[str, Any]) -> None:
+    obj = prepared(case["object"])
+    info = info_of(obj)
+    assert told(validate_meta(info, obj) + kind_causes(info, obj, None)) == case["causes"]
+
+
+@pytest.mark.parametrize("case", RECORDED["updates"], ids=label)
+def test_an_update_is_judged_in_the_words_of_the_real_server(case: dict[str, Any]) -> None:
+    new, old = case["new"], case["old"]
+    info = info_of(new)
+    assert told(validate_meta_update(info, new, old) + kind_causes(info, new, old)) == case["causes"]
+
+
+def test_a_config_map_larger_than_a_megabyte_is_refused() -> None:
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "x" * (1024 * 1024 + 1)}}
+    (cause,) = kind_causes(info_of(obj), obj, None)
+    assert cause.message == "Too long: may not be more than 1048576 bytes"
+
+
+def test_the_value_of_a_secret_is_in_no_cause() -> None:
+    old = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "type": "a", "data": {"k": "aHVudGVyMg=="}}
+    new = {**old, "type": "b", "data": {"bad key": "aHVudGVyMg=="}}
+    causes = kind_causes(info_of(new), new, old)
+    assert causes
+    assert "aHVudGVyMg" not in repr(causes)
+
+
+def test_a_running_pod_may_change_its_images_and_hardly_anything_else() -> None:
+    container = {"name": "a", "image": "x"}
+    old: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "n"}}
+    old["spec"] = {"containers": [container]}
+    newer = {**old, "spec": {"containers": [{**container, "image": "y"}]}}
+    other = {**old, "spec": {"containers": [container], "hostNetwork": True}}
+    info = info_of(old)
+    assert kind_causes(info, newer, old) == []
+    (cause,) = kind_causes(info, other, old)
+    assert (cause.reason, cause.field) == ("FieldValueForbidden", "spec")
+
+
+@pytest.mark.parametrize("text", ["* * * * *", "*/5 0-6,12 1 jan-mar MON", "@hourly", "@every 1h30m", "0 0 ? * 5/2"])
+def test_schedules_that_cron_understands_are_taken(text: str) -> None:
+    check_schedule(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "empty spec string"),
+        ("* *", "expected exactly 5 fields, found 2: [* *]"),
+        ("61 * * * *", "end of range (61) above maximum (59): 61"),
+        ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+        ("9-3 * * * *", "beginning of range (9) beyond end of range (3): 9-3"),
+        ("*/0 * * * *", "step of range should be a positive number: */0"),
+        ("@never", "unrecognized descriptor: @never"),
+        ("x * * * *", 'failed to parse int from x: strconv.Atoi: parsing "x": invalid syntax'),
+    ],
+)
+def test_other_schedules_are_refused_with_the_reason(text: str, complaint: str) -> None:
+    with pytest.raises(ScheduleError) as refused:
+        check_schedule(text)
+    assert str(refused.value) == complaint
