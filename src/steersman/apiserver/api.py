@@ -60,6 +60,8 @@ class Api:
         self.identities = Identities(token, clock)
         self.pools = Pools(self.store, self.random)
         self._views: dict[ResourceInfo, tuple[FullView, MetadataView]] = {}
+        self._versions: dict[ResourceInfo, dict[str, ResourceInfo]] = {}
+        self._versions_of = -1  # the registry's revision they are of
         self._stamp = (0, "")
         self.started = self.now()
 
@@ -93,6 +95,17 @@ class Api:
             if info.storage.qualified == kind.qualified and not info.virtual:
                 return info
         return None
+
+    def versions(self, info: ResourceInfo) -> dict[str, ResourceInfo]:
+        """All served versions of a resource by their apiVersion, `info` among them."""
+        if self._versions_of != self.registry.revision:
+            self._versions.clear()
+            self._versions_of = self.registry.revision
+        found = self._versions.get(info)
+        if found is None:
+            found = {other.kind.api_version: other for other in self.registry.versions(info)}
+            self._versions[info] = found
+        return found
 
     def view(self, request: Request) -> View:
         """The representation that `request` negotiated."""

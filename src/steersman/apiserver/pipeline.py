@@ -219,10 +219,9 @@ def _tracked(
 
 def version_converter(api: Api, info: ResourceInfo) -> Callable[[JSON, str], tuple[Schema, JSON] | None] | None:
     """How field managers see an object in the other versions of its resource; None when there is only one."""
-    versions = api.registry.versions(info)
-    if len(versions) < 2:
+    known = api.versions(info)
+    if len(known) < 2:
         return None
-    known = {other.kind.api_version: other for other in versions}
 
     def convert(obj: JSON, api_version: str) -> tuple[Schema, JSON] | None:
         other = known.get(api_version)

@@ -15,6 +15,7 @@ from steersman.apiserver.crds import store_versions
 from steersman.apiserver.crds import warnings as crd_warnings
 from steersman.apiserver.defaults import TEMPLATE_GENERATION
 from steersman.apiserver.metadata import finalizer_warnings
+from steersman.apiserver.podwarnings import pod_warnings
 from steersman.apiserver.schema import STATUS_RESETS
 
 if TYPE_CHECKING:
@@ -93,7 +94,10 @@ def update_warnings(info: ResourceInfo, obj: JSON, old: JSON | None) -> list[str
     """What the server takes but does not like."""
     if info.kind.qualified == DEFINITIONS:
         return crd_warnings(obj, old)
-    return finalizer_warnings(info, obj, old)
+    found = finalizer_warnings(info, obj, old)
+    if info.custom is None:
+        found += pod_warnings(info.kind.qualified, obj, old)
+    return found
 
 
 def _with(obj: JSON, key: str, value: Any) -> JSON:
