@@ -1,0 +1,122 @@
+"""Caches in memory, with the real store, for tests of what sits on top of them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steersman.cache.contract import SourceHealth
+from steersman.cache.identity import ref_of
+from steersman.cache.store import Store
+from steersman.kube.resources import Kind
+from steersman.runtime.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from steersman.clock import Clock
+    from steersman.kube.resources import ObjectRef
+
+
+class MemoryInformer:
+    """An informer whose watch is the test: `sync`, `set` and `remove` are what it would deliver."""
+
+    def __init__(self, target: Any, clock: Clock) -> None:
+        self.target = target
+        self.kind: Kind = target if isinstance(target, Kind) else target.KIND
+        self.store: Store[Any] = Store(clock=clock)
+        self.handlers: list[Callable[[Any, Any, bool], None]] = []
+        self.runs = 0
+        self.crash: Exception | None = None
+        self.problem: str | None = None
+        self._synced = asyncio.Event()
+
+    def sync(self, *objects: Any) -> None:
+        for obj in objects:
+            self.store.upsert(obj)
+            for handler in list(self.handlers):
+                handler(None, obj, True)
+        self._synced.set()
+
+    def set(self, *objects: Any) -> None:
+        for obj in objects:
+            change = self.store.upsert(obj)
+            for handler in list(self.handlers):
+                handler(change.old, change.new, False)
+
+    def remove(self, obj: Any) -> None:
+        change = self.store.remove(obj)
+        assert change is not None
+        for handler in list(self.handlers):
+            handler(change.old, None, False)
+
+    async def run(self) -> None:
+        self.runs += 1
+        if self.crash is not None:
+            raise self.crash
+        await asyncio.Event().wait()
+
+    def health(self) -> SourceHealth:
+        return SourceHealth(name=self.kind.qualified, synced=self.has_synced(), problem=self.problem)
+
+    def has_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    def add_handler(self, handler: Callable[[Any, Any, bool], None]) -> Any:
+        self.handlers.append(handler)
+        for obj in self.store.base():
+            handler(None, obj, True)
+        return SimpleNamespace(
+            has_synced=self.has_synced, wait_synced=self.wait_synced, remove=lambda: self.handlers.remove(handler)
+        )
+
+    def snapshot(self) -> Any:
+        return self.store.snapshot()
+
+    def get(self, ref: ObjectRef) -> Any:
+        return self.store.get(ref)
+
+
+class MemoryCaches:
+    """All informers of a cluster that exists only in the test."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.on_new: Callable[[Any], None] | None = None
+        self._clock = clock
+        self._informers: dict[Any, MemoryInformer] = {}
+
+    def informer(self, target: Any, **selection: Any) -> MemoryInformer:
+        key = (target, *selection.values())
+        if key not in self._informers:
+            self._informers[key] = MemoryInformer(target, self._clock)
+            if self.on_new is not None:
+                self.on_new(self._informers[key])
+        return self._informers[key]
+
+    def __getitem__(self, target: Any) -> MemoryInformer:
+        return next(informer for informer in self if informer.target is target)
+
+    def __iter__(self) -> Iterator[MemoryInformer]:
+        return iter(list(self._informers.values()))
+
+
+@pytest.fixture
+def caches(clock: Any) -> MemoryCaches:
+    return MemoryCaches(clock)
+
+
+@pytest.fixture
+def memory_cluster(caches: MemoryCaches) -> Cluster:
+    client: Any = SimpleNamespace(field_manager="test")
+    return Cluster(client, caches)
+
+
+@pytest.fixture
+def refs() -> Callable[..., list[str]]:
+    return lambda objects: [str(ref_of(obj)) for obj in objects]

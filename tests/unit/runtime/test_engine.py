@@ -1,0 +1,601 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from typing import Any
+
+import pytest
+import structlog
+
+from steersman.errors import ConfigError, DriverError, PlanError
+from steersman.kube.errors import TooManyRequests
+from steersman.kube.objects import ObjectMeta, Resource
+from steersman.kube.resources import ObjectRef
+from steersman.runtime.controller import Controller
+from steersman.runtime.engine import Engine
+from steersman.runtime.predicates import Predicate, labels
+from steersman.runtime.queue import LOW_PRIORITY
+from steersman.runtime.ratelimit import Backoff
+from steersman.runtime.result import TerminalError, done, requeue
+from steersman.testing import eventually
+from steersman.testing.clock import settle
+
+
+class App(Resource, group="example.org", version="v1"):
+    pass
+
+
+class Pod(Resource, version="v1"):
+    pass
+
+
+A, B = ObjectRef("a", "shop"), ObjectRef("b", "shop")
+
+
+def app(name: str = "a", revision: str = "1", **meta: Any) -> App:
+    fields = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resource_version": revision, **meta}
+    return App(metadata=ObjectMeta(**fields))
+
+
+def pod(name: str, revision: str = "1", **meta: Any) -> Pod:
+    return Pod(metadata=ObjectMeta(name=name, namespace="shop", uid=name, resource_version=revision, **meta))
+
+
+class Bench:
+    """Runs engines on the test's clock, and ends them after the test."""
+
+    def __init__(self, clock: Any, caches: Any, cluster: Any) -> None:
+        self.clock, self.caches, self.cluster = clock, caches, cluster
+        self.tasks: list[asyncio.Task[None]] = []
+        self.engine: Engine
+
+    async def run(self, controller: Controller, *objects: App, **options: Any) -> Engine:
+        engine = self.prepare(controller, **options)
+        self.start(engine)
+        for informer in self.caches:
+            informer.sync(*(obj for obj in objects if type(obj) is informer.target))
+        await settle()
+        return engine
+
+    def prepare(self, controller: Controller, **options: Any) -> Engine:
+        made = controller.configured(limiter=lambda: Backoff(jitter=0))
+        engine = Engine(made, {"": self.cluster}, clock=self.clock, random=lambda: 0.5, **options)
+        engine.start_sources()
+        return engine
+
+    def start(self, engine: Engine) -> asyncio.Task[None]:
+        self.tasks.append(asyncio.create_task(engine.run()))
+        return self.tasks[-1]
+
+
+@pytest.fixture
+async def bench(clock, caches, memory_cluster):
+    made = Bench(clock, caches, memory_cluster)
+    yield made
+    for task in made.tasks:
+        task.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+class Script:
+    """A reconciler that answers from a list; exceptions are raised. Keeps what it was called with."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.calls: list[Any] = []
+        self.contexts: list[Any] = []
+
+    async def __call__(self, ctx: Any, obj: Any) -> Any:
+        self.calls.append(obj)
+        self.contexts.append(ctx)
+        answer = self.answers.pop(0) if self.answers else done
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+# -- when it runs -----------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_reconciled_before_every_source_has_delivered_its_first_list(bench):
+    reconcile = Script()
+    engine = bench.prepare(Controller(App, reconcile).reads(Pod))
+    bench.start(engine)
+    bench.caches[App].sync(app())
+    await bench.clock.advance(600)
+    assert not engine.has_synced()
+    assert reconcile.calls == []
+    bench.caches[Pod].sync()
+    await settle()
+    assert engine.has_synced()
+    assert reconcile.calls == [app()]
+
+
+async def test_changes_that_come_before_the_workers_are_kept_and_collapsed(bench):
+    reconcile = Script()
+    engine = bench.prepare(Controller(App, reconcile))
+    for revision in ("1", "2", "3"):
+        bench.caches[App].set(app(revision=revision))
+    bench.start(engine)
+    bench.caches[App].sync()
+    await settle()
+    assert [call.metadata.resource_version for call in reconcile.calls] == ["3"]
+
+
+async def test_one_key_never_runs_twice_at_once_and_runs_again_when_it_changed_meanwhile(bench):
+    running, most, gate = 0, 0, asyncio.Event()
+
+    async def reconcile(ctx, obj):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+
+    engine = await bench.run(Controller(App, reconcile), app())
+    for revision in range(2, 10):
+        bench.caches[App].set(app(revision=str(revision)))
+        await settle()
+    assert (running, most) == (1, 1)
+    gate.set()
+    await settle()
+    assert engine.tally.results["success"] == 2
+    assert most == 1
+
+
+async def test_no_more_keys_run_at_once_than_allowed(bench):
+    running, most, gate = 0, 0, asyncio.Event()
+
+    async def reconcile(ctx, obj):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+
+    engine = await bench.run(
+        Controller(App, reconcile).configured(concurrency=3), *(app(f"n{number}") for number in range(10))
+    )
+    assert (running, engine.tally.active, len(engine.queue)) == (3, 3, 7)
+    gate.set()
+    await settle()
+    assert engine.tally.results["success"] == 10
+    assert most == 3
+
+
+async def test_the_first_list_and_resyncs_wait_behind_real_changes(bench):
+    engine = bench.prepare(Controller(App, Script()))
+    informer = bench.caches[App]
+    informer.sync(app("first"))
+    informer.set(app("changed"))
+    informer.set(app("resynced", "5"))
+    assert engine.queue.depths() == {LOW_PRIORITY: 1, 0: 2}
+    engine = bench.prepare(Controller(App, Script()))
+    informer.set(app("resynced", "5"))
+    assert engine.queue.depths() == {LOW_PRIORITY: 3}
+
+
+async def test_old_and_new_state_are_both_mapped(bench):
+    def app_of(obj):
+        return [ObjectRef(obj.metadata.labels["app"], "shop")]
+
+    reconcile = Script()
+    await bench.run(Controller(App, reconcile).watches(Pod, to=app_of), app("a"), app("b"))
+    reconcile.calls.clear()
+    bench.caches[Pod].set(pod("p", labels={"app": "a"}))
+    bench.caches[Pod].set(pod("p", "2", labels={"app": "b"}))
+    await settle()
+    assert sorted(call.name for call in reconcile.calls) == ["a", "b"]
+
+
+async def test_a_mapping_may_read_what_is_known_of_other_objects(bench):
+    def all_apps(obj, cache):
+        return [known.ref for known in cache[App].list()]
+
+    reconcile = Script()
+    await bench.run(Controller(App, reconcile).watches(Pod, to=all_apps), app("a"), app("b"))
+    reconcile.calls.clear()
+    bench.caches[Pod].set(pod("p"))
+    await settle()
+    assert sorted(call.name for call in reconcile.calls) == ["a", "b"]
+    assert bench.caches[App].store._snapshots == []
+
+
+async def test_a_predicate_that_fails_counts_as_a_yes(bench):
+    reconcile = Script()
+    await bench.run(Controller(App, reconcile).when(Predicate("broken", lambda old, new: 1 / 0)), app())
+    assert reconcile.calls == [app()]
+
+
+async def test_a_mapping_that_fails_is_named_and_stops_nobody(bench):
+    def broken(obj):
+        if obj.name == "bad":
+            raise KeyError("app")
+        return [A]
+
+    reconcile = Script()
+    engine = await bench.run(Controller(App, reconcile).watches(Pod, to=broken), app())
+    reconcile.calls.clear()
+    bench.caches[Pod].set(pod("bad"))
+    bench.caches[Pod].set(pod("good"))
+    await settle()
+    assert reconcile.calls == [app()]
+    assert engine.sources[1].failures == 1
+    assert engine.sources[1].problem == "mapping shop/bad failed: KeyError: 'app'"
+
+
+async def test_changes_that_do_not_matter_are_left_out(bench):
+    reconcile = Script()
+    await bench.run(Controller(App, reconcile).when(labels), app())
+    bench.caches[App].set(app(revision="2"))
+    await settle()
+    assert len(reconcile.calls) == 1
+    bench.caches[App].set(app(revision="3", labels={"a": "b"}))
+    await settle()
+    assert len(reconcile.calls) == 2
+
+
+# -- what it answers --------------------------------------------------------------------------------------------------
+
+
+async def test_the_backoff_grows_until_there_is_a_result_that_is_no_error(bench):
+    oops = DriverError("down", server="s")
+    reconcile = Script(oops, oops, oops, requeue(after=60), oops)
+    engine = await bench.run(Controller(App, reconcile), app())
+    await bench.clock.advance(61)
+    assert [ctx.failures for ctx in reconcile.contexts] == [0, 1, 2, 3, 0, 1]
+    assert engine.tally.results == {"success": 1, "error": 4, "requeue": 0, "requeue_after": 1}
+
+
+async def test_the_delays_after_failures_double(bench):
+    times: list[float] = []
+
+    async def reconcile(ctx, obj):
+        times.append(bench.clock.monotonic())
+        raise DriverError("down", server="s")
+
+    await bench.run(Controller(App, reconcile), app())
+    await bench.clock.advance(1.3)
+    gaps = [round(later - earlier, 4) for earlier, later in itertools.pairwise(times)]
+    assert gaps == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64]
+
+
+async def test_requeue_after_runs_again_at_that_time_and_keeps_the_priority(bench):
+    reconcile = Script(requeue(after=30))
+    engine = await bench.run(Controller(App, reconcile), app())
+    await bench.clock.advance(29.9)
+    assert len(reconcile.calls) == 1
+    assert engine.queue._dirty[A].priority == LOW_PRIORITY
+    await bench.clock.advance(0.1)
+    assert len(reconcile.calls) == 2
+
+
+async def test_a_result_may_set_another_priority(bench):
+    gate = asyncio.Event()
+
+    async def reconcile(ctx, obj):
+        await gate.wait()
+        return requeue(after=5, priority=9) if ctx.key == A else done
+
+    engine = await bench.run(Controller(App, reconcile), app())
+    gate.set()
+    await settle()
+    assert engine.queue._dirty[A].priority == 9
+
+
+async def test_requeue_without_a_time_backs_off_while_it_keeps_asking(bench):
+    engine = await bench.run(Controller(App, Script(requeue(), requeue(), requeue())), app())
+    await bench.clock.advance(1)
+    assert engine.tally.results == {"success": 1, "error": 0, "requeue": 3, "requeue_after": 0}
+    assert engine.queue.failures(A) == 0
+
+
+@pytest.mark.parametrize("error", [TerminalError("no use"), PlanError("cannot", reason="Conflict")])
+async def test_a_terminal_error_is_not_tried_again_until_something_changes(bench, error):
+    reconcile = Script(DriverError("down", server="s"), error)
+    engine = await bench.run(Controller(App, reconcile), app())
+    await bench.clock.advance(100_000)
+    assert len(reconcile.calls) == 2
+    assert engine.tally.terminal_errors == 1
+    assert engine.tally.results["error"] == 2
+    assert engine.tally.panics == 0
+    assert engine.queue.failures(A) == 0
+    bench.caches[App].set(app(revision="2"))
+    await settle()
+    assert len(reconcile.calls) == 3
+
+
+@pytest.mark.parametrize("nonsense", ["later", 5, True, [], object()])
+async def test_a_nonsense_result_is_an_error_that_says_what_would_be_right(bench, nonsense):
+    with structlog.testing.capture_logs() as logs:
+        engine = await bench.run(Controller(App, Script(nonsense)), app())
+    assert engine.tally.results["error"] == 1
+    assert "return done, requeue(…) or nothing" in next(line["error"] for line in logs if "error" in line)
+
+
+async def test_returning_nothing_means_done(bench):
+    engine = await bench.run(Controller(App, Script(None)), app())
+    assert engine.tally.results["success"] == 1
+
+
+async def test_an_unexpected_error_is_counted_apart_and_its_log_shows_where_but_no_values(bench):
+    async def reconcile(ctx, obj):
+        secret = "hunter2"
+        return len(secret) / 0
+
+    with structlog.testing.capture_logs() as logs:
+        engine = await bench.run(Controller(App, reconcile), app())
+    assert (engine.tally.panics, engine.tally.results["error"]) == (1, 1)
+    [line] = [line for line in logs if line["log_level"] == "error"]
+    assert "ZeroDivisionError" in line["traceback"]
+    assert "in reconcile" in line["traceback"]
+    assert "hunter2" not in str({key: value for key, value in line.items() if key != "traceback"})
+    assert "exc_info" not in line
+
+
+async def test_a_server_that_says_when_to_come_back_is_obeyed(bench):
+    reconcile = Script(TooManyRequests("slow down", retry_after=20))
+    await bench.run(Controller(App, reconcile), app())
+    await bench.clock.advance(19.9)
+    assert len(reconcile.calls) == 1
+    await bench.clock.advance(0.1)
+    assert len(reconcile.calls) == 2
+
+
+async def test_a_reconcile_that_takes_too_long_is_ended_and_counted(bench):
+    async def reconcile(ctx, obj):
+        await asyncio.Event().wait()
+
+    engine = await bench.run(Controller(App, reconcile).configured(timeout_seconds=5), app())
+    await bench.clock.advance(4.9)
+    assert engine.tally.active == 1
+    await bench.clock.advance(0.1)
+    assert (engine.tally.timeouts, engine.tally.results["error"], engine.tally.panics) == (1, 1, 0)
+
+
+async def test_a_timeout_of_something_else_is_an_ordinary_error(bench):
+    engine = await bench.run(Controller(App, Script(TimeoutError())).configured(timeout_seconds=5), app())
+    assert (engine.tally.timeouts, engine.tally.results["error"]) == (0, 1)
+
+
+async def test_a_cancellation_that_leaks_out_of_a_reconcile_does_not_kill_the_worker(bench):
+    reconcile = Script(asyncio.CancelledError())
+    engine = await bench.run(Controller(App, reconcile).configured(concurrency=1), app())
+    assert engine.tally.results["error"] == 1
+    await bench.clock.advance(1)
+    assert len(reconcile.calls) == 2
+
+
+# -- what it sees -----------------------------------------------------------------------------------------------------
+
+
+async def test_one_reconcile_reads_one_snapshot(bench):
+    seen: list[Any] = []
+    go_on = asyncio.Event()
+
+    async def reconcile(ctx, obj):
+        seen.append([pod.name for pod in ctx.cache[Pod].list()])
+        await go_on.wait()
+        seen.append([pod.name for pod in ctx.cache[Pod].list()])
+
+    await bench.run(Controller(App, reconcile).reads(Pod), app())
+    bench.caches[Pod].set(pod("new"))
+    go_on.set()
+    await settle()
+    assert seen == [[], []]
+    bench.caches[App].set(app(revision="2"))
+    await settle()
+    assert seen[2:] == [["new"], ["new"]]
+    assert bench.caches[Pod].store._snapshots == []
+
+
+async def test_an_object_that_is_gone_is_not_reconciled_but_told_to_who_asked(bench):
+    reconcile, forget = Script(), Script()
+    await bench.run(Controller(App, reconcile).gone(forget), app())
+    reconcile.calls.clear()
+    bench.caches[App].remove(app())
+    await settle()
+    assert reconcile.calls == []
+    assert forget.calls == [A]
+
+
+async def test_terminating_objects_are_left_alone_unless_asked_for(bench):
+    going = app(deletion_timestamp="2026-01-01T00:00:00Z")
+    careful, eager = Script(), Script()
+    await bench.run(Controller(App, careful), going)
+    await bench.run(Controller(App, eager, "eager").configured(while_terminating=True))
+    assert careful.calls == []
+    assert eager.calls == [going]
+
+
+async def test_reading_a_kind_that_was_not_declared_says_what_to_add(bench):
+    async def reconcile(ctx, obj):
+        ctx.cache[Pod].get(A)
+
+    with structlog.testing.capture_logs() as logs:
+        await bench.run(Controller(App, reconcile), app())
+    assert any("add .reads(Pod)" in line.get("error", "") for line in logs)
+
+
+async def test_the_reconcile_id_is_in_every_log_line_of_a_reconcile_and_in_no_other(bench):
+    lines: list[dict[str, Any]] = []
+
+    def keep(logger, method, event):
+        lines.append(dict(event))
+        raise structlog.DropEvent
+
+    ids = []
+
+    async def reconcile(ctx, obj):
+        ids.append(ctx.reconcile_id)
+        structlog.get_logger().info("from afar")
+        await asyncio.create_task(deeper())
+
+    async def deeper():
+        structlog.get_logger().info("from a task")
+
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, keep], cache_logger_on_first_use=False)
+    try:
+        await bench.run(Controller(App, reconcile), app("a"), app("b"))
+        structlog.get_logger().info("outside")
+    finally:
+        structlog.reset_defaults()
+    told = [line for line in lines if line["event"].startswith("from")]
+    assert len(told) == 4
+    assert {line["reconcile_id"] for line in told} == set(ids)
+    assert len(set(ids)) == 2
+    assert {(line["controller"], line["object"]) for line in told} == {("app", "shop/a"), ("app", "shop/b")}
+    assert "reconcile_id" not in next(line for line in lines if line["event"] == "outside")
+
+
+async def test_a_context_knows_how_often_its_key_failed_before(bench):
+    reconcile = Script(DriverError("x", server="s"), DriverError("x", server="s"))
+    await bench.run(Controller(App, reconcile), app())
+    await bench.clock.advance(1)
+    assert [ctx.failures for ctx in reconcile.contexts] == [0, 1, 2]
+
+
+# -- keys, schedules, permission --------------------------------------------------------------------------------------
+
+
+async def test_a_controller_for_no_kind_reconciles_the_keys_its_mappings_give(bench):
+    reconcile = Script()
+    controller = Controller(None, reconcile, "all").watches(Pod, to=lambda obj: ["everything"])
+    await bench.run(controller, pod("p"), pod("q"))
+    assert reconcile.calls == ["everything"]
+
+
+async def test_every_object_is_looked_at_once_per_schedule(bench):
+    reconcile = Script()
+    await bench.run(Controller(App, reconcile).schedule(every=600), app("a"), app("b"))
+    reconcile.calls.clear()
+    await bench.clock.advance(600)
+    assert reconcile.calls == []  # spread over the time that begins now
+    await bench.clock.advance(300)
+    assert sorted(call.name for call in reconcile.calls) == ["a", "b"]
+
+
+async def test_named_keys_are_looked_at_on_schedule(bench):
+    reconcile = Script()
+    controller = Controller(None, reconcile, "clock").schedule(every=10, keys=["tick"])
+    engine = bench.prepare(controller)
+    bench.start(engine)
+    await bench.clock.advance(35)
+    assert reconcile.calls == ["tick"] * 3
+
+
+async def test_keys_that_are_somebody_elses_are_left_to_them(bench):
+    reconcile = Script()
+    mine = {"shop"}
+    engine = await bench.run(Controller(App, reconcile), app("a"), permit=lambda key: key.namespace in mine)
+    mine.clear()
+    engine.add(A)
+    await settle()
+    assert len(reconcile.calls) == 1
+    mine.add("shop")
+    engine.add_all(where=lambda key: key.namespace == "shop")
+    await settle()
+    assert len(reconcile.calls) == 2
+
+
+async def test_waiting_until_nothing_works_on_some_keys_returns_when_that_is_so(bench):
+    gates = {"a": asyncio.Event(), "b": asyncio.Event()}
+
+    async def reconcile(ctx, obj):
+        await gates[obj.name].wait()
+
+    engine = await bench.run(Controller(App, reconcile), app("a"), app("b"))
+    idle = asyncio.create_task(engine.wait_idle(lambda key: key.name == "a"))
+    await settle()
+    assert not idle.done()
+    gates["a"].set()
+    await settle()
+    assert idle.done()
+
+
+async def test_stopping_lets_what_runs_end_and_drops_the_rest(bench):
+    gate = asyncio.Event()
+    ran: list[str] = []
+
+    async def reconcile(ctx, obj):
+        ran.append(obj.name)
+        await gate.wait()
+
+    controller = Controller(App, reconcile).configured(concurrency=1)
+    engine = await bench.run(controller, app("a"), app("b"))
+    engine.stop()
+    bench.caches[App].set(app("c"))
+    await settle()
+    assert not bench.tasks[0].done()
+    gate.set()
+    await settle()
+    assert bench.tasks[0].done()
+    assert ran == ["a"]
+    assert bench.caches[App].handlers == []
+
+
+# -- blocking reconcilers ---------------------------------------------------------------------------------------------
+
+
+async def test_a_blocking_reconcile_that_timed_out_keeps_its_key_until_its_thread_ends(bench):
+    release, started = threading.Event(), asyncio.Event()
+    runs: list[bool] = []
+    loop = asyncio.get_running_loop()
+
+    def reconcile(ctx, obj):
+        runs.append(ctx.abandoned)
+        loop.call_soon_threadsafe(started.set)
+        release.wait(30)
+        runs.append(ctx.abandoned)
+        ctx.apply(obj)
+
+    controller = Controller(App, reconcile).configured(timeout_seconds=5)
+    engine = bench.prepare(controller)
+    bench.start(engine)
+    bench.caches[App].sync(app())
+    await started.wait()
+    await bench.clock.advance(5)
+    engine.add(A)
+    await settle()
+    assert engine.queue.running == 1
+    assert runs == [False]
+    engine.queue.close(drop=True)
+    release.set()
+    await eventually(lambda: not engine.queue.running)
+    assert runs == [False, True]
+    assert engine.tally.timeouts == 1
+
+
+async def test_an_error_in_a_thread_is_an_error_of_the_reconcile(bench):
+    def reconcile(ctx, obj):
+        raise StopIteration if obj.name == "a" else ValueError("bad")
+
+    engine = bench.prepare(Controller(App, reconcile))
+    bench.start(engine)
+    bench.caches[App].sync(app("a"), app("b"))
+    await eventually(lambda: engine.tally.results["error"] == 2)
+    assert engine.tally.panics == 2
+
+
+# -- tables that cannot run -------------------------------------------------------------------------------------------
+
+
+async def test_one_class_in_two_selections_is_refused(bench):
+    controller = Controller(App, Script()).owns(Pod).watches(Pod, to=lambda obj: [], label_selector="a=b")
+    with pytest.raises(ConfigError, match="two selections"):
+        bench.prepare(controller)
+
+
+async def test_a_cluster_nobody_knows_is_refused(bench):
+    with pytest.raises(ConfigError, match="watches cluster 'far'"):
+        bench.prepare(Controller(App, Script()).reads(Pod, cluster="far"))
+
+
+async def test_a_defect_of_a_worker_is_raised_and_not_swallowed(bench):
+    engine = bench.prepare(Controller(App, Script()))
+    engine.queue.forget = None  # type: ignore[assignment]  # anything that cannot happen
+    task = bench.start(engine)
+    bench.caches[App].sync(app())
+    await settle()
+    assert isinstance(task.exception(), ExceptionGroup)
