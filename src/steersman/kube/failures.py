@@ -6,6 +6,7 @@ server's own words, host names; never headers, and never another exception's arg
 
 from __future__ import annotations
 
+import os
 import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,7 +72,7 @@ def explain(  # noqa: PLR0911  # a table: one line for each thing that can happe
         case aiohttp.ClientConnectorError():
             text = f"cannot connect to {server}: {_system(error)}; is it running, is server right? ({config.source})"
             return Failure(ConnectionFailed(text, request=request), processed=False)
-        case aiohttp.ClientPayloadError():
+        case aiohttp.ClientPayloadError():  # of a whole answer; a stream that breaks is an ordinary event
             return Failure(BadResponse("the answer was cut off before its end", request=request))
         case aiohttp.ClientResponseError():
             text = f"{server} does not speak HTTP: is it the address of an API server? ({config.source})"
@@ -107,11 +108,10 @@ def describe_body(headers: Mapping[str, str], body: bytes) -> str:
     kind = headers.get("Content-Type", "").partition(";")[0].strip()
     if kind == "text/html" or body[:64].lstrip().lower().startswith((b"<!doctype html", b"<html")):
         return "an HTML page, not a Kubernetes answer"
-    if kind == "text/plain":
-        text = body[:200].decode(errors="replace").strip().replace("\n", " ")
-        return f"{text!r}" if text else "an empty answer"
-    if not body:
+    if not body.strip():
         return "an empty answer"
+    if kind in {"", "text/plain"}:
+        return repr(body[:200].decode(errors="replace").strip())
     return f"{len(body)} bytes of {kind or 'no content type'}, not a Kubernetes answer"
 
 
@@ -137,7 +137,8 @@ def _system(error: BaseException) -> str:
     """The operating system's words for it."""
     inner = getattr(error, "os_error", error)
     if isinstance(inner, OSError) and inner.strerror:
-        return inner.strerror
+        # asyncio puts the address in the place of the reason; a resolver's numbers are negative and its words good.
+        return os.strerror(inner.errno) if inner.errno and inner.errno > 0 else inner.strerror
     return "connection closed" if isinstance(inner, aiohttp.ClientError) else type(inner).__name__
 
 

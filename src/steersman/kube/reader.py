@@ -171,7 +171,7 @@ class Reader:
         """The changes after a resourceVersion, until the server ends the stream.
 
         An ERROR event raises the error it stands for, Gone above all. Too long a silence raises RequestTimeout, a
-        broken connection ConnectionFailed or BadResponse; these mean: watch again from the last resourceVersion seen.
+        broken connection ConnectionFailed; these mean: watch again from the last resourceVersion seen.
         An object that does not fit the type comes as an `Undecodable`, and the stream goes on.
         """
         codec = codec_for(target, into)

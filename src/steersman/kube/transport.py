@@ -25,7 +25,15 @@ from steersman.clock import SYSTEM_CLOCK, Clock, timeout
 from steersman.errors import ConfigError
 from steersman.kube.access import explain_forbidden
 from steersman.kube.auth import Credentials, credentials_for
-from steersman.kube.errors import BadResponse, CredentialsFailed, KubeError, RequestInfo, RequestTimeout, Unauthorized
+from steersman.kube.errors import (
+    BadResponse,
+    ConnectionFailed,
+    CredentialsFailed,
+    KubeError,
+    RequestInfo,
+    RequestTimeout,
+    Unauthorized,
+)
 from steersman.kube.failures import Failure, explain, refusal
 from steersman.kube.lines import LineSplitter, LineTooLongError
 from steersman.kube.metrics import ClientMetrics
@@ -416,6 +424,8 @@ class LineStream:
                 f"nothing came for {self._idle_timeout:g} seconds: the connection is taken for dead",
                 request=self.request,
             )
+        except aiohttp.ClientPayloadError:
+            failure = ConnectionFailed("the connection broke in the middle of the stream", request=self.request)
         except (aiohttp.ClientError, OSError) as error:
             failure = explain(error, self.request, self._config, 0.0).error
         raise failure
