@@ -59,7 +59,6 @@ lint: setup ## style, and which package may import which
 
 types: setup ## mypy: strict for the package, relaxed for tests
 	$(BIN)/mypy
-	$(BIN)/mypy --config-file tests/mypy.ini tests
 
 bench: programs ## measure; prints tables
 	$(BIN)/python -m bench $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -279,7 +280,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.add_index("keys", lambda obj: obj.data or ())
         self.base: dict[str, Thing] = {}
         self.overlay: dict[str, Thing] = {}
-        self.held: list[tuple[object, dict[str, Thing]]] = []
+        self.held: list[tuple[Any, dict[str, Thing]]] = []
         self.revision = 0
 
     def visible(self) -> dict[str, Thing]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -76,7 +77,7 @@ class World:
     """The cluster's side: compare-and-swap storage that members reach, or do not."""
 
     def __init__(self) -> None:
-        self.values: dict[str, tuple[object, int]] = {}
+        self.values: dict[str, tuple[Any, int]] = {}
         self.version = 0
 
     def read(self, key: str):
