@@ -1,0 +1,244 @@
+"""The controllers: one per kind of workload, each for the workloads of that kind.
+
+A look reads one snapshot and makes a plan; the plan is carried out; people are told. What waits is looked at again when
+it is due. Nothing is read from the server to decide: a change costs one patch per workload it restarts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from steersman.cache.identity import ref_of
+from steersman.kube.errors import BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
+from steersman.operators.reload.apply import carry_out, describe
+from steersman.operators.reload.dialect import Marks
+from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
+from steersman.operators.reload.kinds import BUILT_IN, KindRule, kind_rules
+from steersman.operators.reload.ledger import Ledger
+from steersman.operators.reload.look import DEPLOYMENT, NamespaceSettings, interests_in, look_at
+from steersman.operators.reload.metrics import ReloadMetrics
+from steersman.operators.reload.plan import Action, Moment, Plan
+from steersman.operators.reload.types import (
+    FREEZE,
+    MAX_DELAY,
+    NATIVE_ANNOTATIONS,
+    QUIET_PERIOD,
+    RELOAD,
+    Options,
+    ReloadConfig,
+    SourceKind,
+)
+from steersman.operators.reload.workloads import Workload, workload_class, workload_transform
+from steersman.runtime.controller import Controller
+from steersman.runtime.predicates import Predicate, annotation
+from steersman.runtime.result import Result, done, requeue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from prometheus_client import CollectorRegistry
+
+    from steersman.kube.resources import Kind, ObjectRef
+    from steersman.operators.reload.dialect import Dialect
+    from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.look import Look
+    from steersman.runtime.context import Context
+
+__all__ = ["WorkloadKeeper", "controllers", "operator"]
+
+NO_HELM_RELEASES: Final = "type!=helm.sh/release.v1"  # the largest Secrets of a cluster, and no pod reads them
+CONCURRENCY: Final = 64  # patches in flight: a source that hundreds of workloads use should not take minutes
+REFUSED: Final = (Invalid, Forbidden, BadRequest)  # trying again soon is of no use
+REFUSED_SECONDS: Final = (15.0, 900.0)  # at first, and at most
+
+
+def operator(
+    config: ReloadConfig | None = None,
+    *,
+    served: Iterable[Kind] | None = None,
+    dialects: Sequence[Dialect] = (),
+    registry: CollectorRegistry | None = None,
+) -> list[Controller]:
+    """The controllers that the section `reload:` asks for; `served` are the kinds the cluster has."""
+    return controllers((config or ReloadConfig()).options(), served=served, dialects=dialects, registry=registry)
+
+
+def controllers(
+    options: Options,
+    *,
+    served: Iterable[Kind] | None = None,
+    dialects: Sequence[Dialect] = (),
+    registry: CollectorRegistry | None = None,
+) -> list[Controller]:
+    """One controller per kind of workload."""
+    rules = kind_rules(options.kinds, served)
+    metrics = ReloadMetrics((rule.kind.kind for rule in rules), registry)
+    return [_controller(WorkloadKeeper(rule, options, dialects, metrics)) for rule in rules]
+
+
+def _controller(keeper: WorkloadKeeper) -> Controller:
+    rule, options, ledger = keeper.rule, keeper.options, keeper.ledger
+    kept = NATIVE_ANNOTATIONS.union(*(dialect.annotations for dialect in keeper.dialects))
+    hashes = tuple(one for dialect in keeper.dialects for one in dialect.hashes)
+    where: dict[str, Any] = {"namespaces": options.namespaces}
+    sources = where | {"transform": source_transform(kept, hashes), "when": Predicate("data", ledger.source_changed)}
+
+    made = (
+        Controller(workload_class(rule.kind), keeper.reconcile, f"reload-{rule.kind.plural}")
+        .select(**where, transform=workload_transform(rule, kept))
+        .when(Predicate("what it uses", ledger.workload_changed))
+        .watches(ConfigMapSource, to=keeper.users_of, **sources)
+        .gone(keeper.gone)
+        .configured(concurrency=CONCURRENCY)
+    )
+    if options.watch_secrets:
+        made = made.watches(SecretSource, to=keeper.users_of, field_selector=NO_HELM_RELEASES, **sources)
+    if options.namespaces is None:
+        asked = annotation(RELOAD, FREEZE, QUIET_PERIOD, MAX_DELAY)
+        made = made.watches(NamespaceSettings, to=keeper.members_of, when=asked)
+    if rule.kind.kind == "Rollout":
+        transform = workload_transform(BUILT_IN[0], kept)
+        made = made.watches(DEPLOYMENT, to=keeper.users_of, **where, transform=transform)
+    return made
+
+
+class WorkloadKeeper:
+    """Keeps the workloads of one kind at what their sources say."""
+
+    def __init__(
+        self, rule: KindRule, options: Options, dialects: Sequence[Dialect] = (), metrics: ReloadMetrics | None = None
+    ) -> None:
+        self.rule = rule
+        self.options = options
+        self.dialects = tuple(dialects)
+        self.ledger = Ledger()
+        self.metrics = metrics
+        self._target = workload_class(rule.kind)
+        self._kinds = frozenset({SourceKind.CONFIGMAP, *([SourceKind.SECRET] if options.watch_secrets else [])})
+        if metrics is not None:
+            metrics.watch(rule.kind.kind, self.ledger)
+
+    # -- whose keys a change touches ---------------------------------------------------------------------------------
+
+    def users_of(self, obj: Source | Workload) -> Iterable[ObjectRef]:
+        """The workloads whose last look asked for this object."""
+        return self.ledger.interested_in(interests_in(obj))
+
+    def members_of(self, namespace: NamespaceSettings, cache: Any) -> Iterable[ObjectRef]:
+        """All workloads of a namespace."""
+        return [ref_of(workload) for workload in cache[self._target].list(namespace=namespace.name)]
+
+    # -- a look, and what follows from it ------------------------------------------------------------------------------
+
+    async def reconcile(self, ctx: Context, workload: Workload) -> Result:
+        """Look, plan, carry out, tell."""
+        self.ledger.live = True
+        look = self.look(workload, ctx.cache, Moment(wall=ctx.clock.time(), tick=ctx.clock.monotonic()))
+        self.ledger.set_interests(workload.ref, look.interests)
+        self._remember(look)
+        try:
+            written = await carry_out(ctx, self.rule, workload, look.plan, marks=self._marks(look, ctx.clock.time()))
+        except NotFound:
+            self.ledger.forget(workload.ref)
+            return done
+        except Conflict:
+            self._count("conflicts")
+            return requeue()
+        except REFUSED as error:
+            return self._refused(ctx, look, error)
+        self._carried_out(ctx, look, written)
+        return _again(look.plan, ctx.clock.time())
+
+    def look(self, workload: Workload, cache: Any, now: Moment) -> Look:
+        """What the snapshots in `cache` say about `workload`."""
+        return look_at(
+            workload,
+            cache,
+            options=self.options,
+            ledger=self.ledger,
+            now=now,
+            kinds=self._kinds,
+            dialects=self.dialects,
+            namespaces=self.options.namespaces is None,
+        )
+
+    async def gone(self, _ctx: Context, key: ObjectRef) -> None:
+        """The workload no longer exists."""
+        self.ledger.forget(key)
+
+    # -- the machinery -------------------------------------------------------------------------------------------------
+
+    def _remember(self, look: Look) -> None:
+        if look.edges.tracked:
+            self.ledger.keep(look.workload.ref, look.plan.observed)
+        else:
+            self.ledger.leave(look.workload.ref)
+
+    def _marks(self, look: Look, now: float) -> Marks:
+        restart_at = now if look.plan.action is Action.RESTART else None
+        metadata: dict[str, str | None] = {}
+        template: dict[str, str | None] = {}
+        for dialect in self.dialects:
+            marks = dialect.marks(look.workload, look.edges.tracked, look.sources, restart_at=restart_at)
+            metadata |= marks.metadata
+            template |= marks.template
+        return Marks(metadata=metadata, template=template)
+
+    def _carried_out(self, ctx: Context, look: Look, written: bool) -> None:
+        plan, observed = look.plan, look.plan.observed
+        if written and self.metrics is not None:
+            self.metrics.done(self.rule.kind.kind, plan)
+        if plan.action is Action.RESTART:
+            told = describe(plan.changes, look.workload.namespace)
+            note = f"; {look.workload.facts.note}" if look.workload.facts.note else ""
+            ctx.log.info("workload restarted", workload=look.workload.title, sources=told)
+            ctx.event(look.workload, "Restarted", f"restarted for {told}{note}")
+            observed = replace(observed, pending={}, refusals=0)
+        if written and plan.state is not None:
+            observed = replace(observed, applied=plan.state, seen={})
+        if look.edges.tracked:
+            self.ledger.keep(look.workload.ref, self._tell(ctx, look, observed))
+        elif plan.problems:
+            self._tell(ctx, look, observed)
+
+    def _tell(self, ctx: Context, look: Look, observed: Any) -> Any:
+        """Tell people what is wrong or held back, once for as long as it stays the same."""
+        plan = look.plan
+        news = [("ReloadMisconfigured", problem) for problem in plan.problems]
+        if plan.action is Action.WAIT and plan.gate != "window":
+            told = describe(plan.changes, look.workload.namespace)
+            news.append((_REASONS[plan.gate], f"the restart for {told} waits: {plan.reason}"))
+        fresh = [one for one in news if one[1] not in observed.reported]
+        for reason, message in fresh:
+            ctx.event(look.workload, reason, message, warning=True)
+            ctx.log.warning("told", workload=look.workload.title, reason=reason, message=message)
+        return replace(observed, reported=tuple(message for _, message in news))
+
+    def _refused(self, ctx: Context, look: Look, error: KubeError) -> Result:
+        """The server will not have it: tell people, and try again after a long while or when something changes."""
+        self._count("refusals")
+        observed = look.plan.observed
+        first, most = REFUSED_SECONDS
+        wait = min(most, first * 2**observed.refusals)
+        fields = ", ".join(cause.field for cause in error.causes if cause.field)
+        message = f"the server refused to restart it{f' ({fields})' if fields else ''}: {error.message}"
+        if message not in observed.reported:
+            ctx.event(look.workload, "RestartRefused", message, warning=True)
+        ctx.log.warning("patch refused", workload=look.workload.title, error=str(error), retry_seconds=wait)
+        told = (*observed.reported, message) if message not in observed.reported else observed.reported
+        self.ledger.keep(look.workload.ref, replace(observed, refusals=observed.refusals + 1, reported=told))
+        return requeue(after=wait)
+
+    def _count(self, series: str) -> None:
+        if self.metrics is not None:
+            getattr(self.metrics, series).labels(self.rule.kind.kind).inc()
+
+
+_REASONS: Final = {"missing": "SourceMissing", "freeze": "RestartFrozen", "budget": "RestartBudgetUsed"}
+
+
+def _again(plan: Plan, now: float) -> Result:
+    """When to look again; a gate without a time opens by a change, which brings its own look."""
+    return done if plan.due is None else requeue(after=max(0.001, plan.due - now))

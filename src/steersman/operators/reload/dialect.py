@@ -1,0 +1,69 @@
+"""What a dialect is: another program's marks on workloads and sources, understood and kept true.
+
+A dialect claims edges by its own annotations, knows what its original has applied already, and says which marks the
+original would have written. It decides nothing else: windows, budgets, patches and state are the engine's, whatever
+made an edge. The engine asks in this order:
+
+    annotations, hashes      once: what the caches must keep
+    claims(...)              per look at a workload: which sources it claims, and why
+    known(...)               per edge without applied state: did the original apply what the source says now?
+    marks(...)               per patch: what to write beside our own annotation, so that going back causes no rollout
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from steersman.operators.reload.types import SourceRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from steersman.operators.reload.digest import Hash, Source
+    from steersman.operators.reload.edges import Edge, Sources
+    from steersman.operators.reload.workloads import Workload
+
+__all__ = ["Claim", "Dialect", "Marks"]
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule's word that a workload depends on a source."""
+
+    source: SourceRef
+    rule: str  # which rule, and where it was found; `why` shows it
+    keys: tuple[str, ...] | None = None  # None: every key
+    optional: bool = False  # pods start without it
+    required_keys: tuple[str, ...] = ()  # pods do not start without these
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """Annotations to write; None removes one."""
+
+    metadata: dict[str, str | None] = {}
+    template: dict[str, str | None] = {}
+
+
+class Dialect(Protocol):
+    """See the module."""
+
+    name: str
+    annotations: frozenset[str]  # names, or prefixes that end in *, to keep on workloads, templates and sources
+    hashes: tuple[Hash, ...]  # to compute when a source is decoded; found in `Source.hashes` by their names
+
+    def claims(self, workload: Workload, sources: Sources) -> Iterable[Claim]:
+        """The edges this dialect sees."""
+
+    def known(self, workload: Workload, edge: Edge, source: Source) -> bool | None:
+        """Whether the original has applied what the source says now; None when its marks do not tell."""
+
+    def marks(
+        self,
+        workload: Workload,
+        edges: Iterable[Edge],
+        sources: Mapping[SourceRef, Source],
+        *,
+        restart_at: float | None,
+    ) -> Marks:
+        """What the original would have written, on the workload and, when it is restarted, on its template."""

@@ -1,0 +1,203 @@
+"""Edges: which sources a workload depends on, and which rule says so. Pure.
+
+    claims of the native rules ┐
+    claims of the scopes       ├─► one edge per source: all keys anybody uses, all rules that made it
+    claims of the dialects     ┘       minus what the workload or the source has switched off
+
+An edge that two rules claim counts once. What is not watched is kept too, each with the first rule that said no, since
+"why did it not restart" is asked more often than "why did it".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from steersman.operators.reload.dialect import Claim
+from steersman.operators.reload.settings import Mode, Pattern, Settings
+from steersman.operators.reload.types import RELOAD, RELOAD_EXTRA, RELOAD_IGNORE, SHARE_WITH, SourceKind, SourceRef
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from steersman.operators.reload.dialect import Dialect
+    from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.references import Reference
+    from steersman.operators.reload.types import Scope
+    from steersman.operators.reload.workloads import Workload
+
+__all__ = ["Edge", "Edges", "Sources", "Untracked", "edges_of"]
+
+
+class Sources(Protocol):
+    """The sources of one snapshot."""
+
+    def get(self, ref: SourceRef) -> Source | None:
+        """The source of that name, if it exists."""
+
+    def of_namespace(self, kind: SourceKind, namespace: str) -> Iterable[Source]:
+        """All sources of a kind in one namespace."""
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload depends on a source."""
+
+    source: SourceRef
+    keys: frozenset[str] | None = None  # None: every key
+    ignored: tuple[Pattern, ...] = ()  # keys that do not count
+    required: frozenset[str] = frozenset()  # keys without which pods do not start
+    optional: bool = False  # pods start without the source
+    rules: tuple[str, ...] = ()
+
+    def uses(self, key: str) -> bool:
+        """Whether a change of this key matters."""
+        wanted = self.keys is None or key in self.keys
+        return wanted and not any(pattern.matches_key(key) for pattern in self.ignored)
+
+
+class Untracked(msgspec.Struct, frozen=True):
+    """A source that the workload uses and that is not watched for it."""
+
+    source: SourceRef
+    rule: str
+
+
+class Edges(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload depends on."""
+
+    tracked: tuple[Edge, ...] = ()
+    untracked: tuple[Untracked, ...] = ()
+    reason: str = ""  # why nothing is tracked, when nothing is
+    problems: tuple[str, ...] = ()
+
+
+def edges_of(
+    workload: Workload,
+    sources: Sources,
+    *,
+    namespace: Settings,
+    scopes: Sequence[Scope] = (),
+    dialects: Sequence[Dialect] = (),
+    kinds: Collection[SourceKind] = (SourceKind.CONFIGMAP, SourceKind.SECRET),
+) -> Edges:
+    """What `workload` depends on; `namespace` is what its namespace asks for, `kinds` are the sources watched."""
+    settings = workload.facts.settings
+    problems = (*settings.problems, *(f"namespace {workload.namespace}: {text}" for text in namespace.problems))
+    mode, origin = (settings.mode, "workload") if settings.mode is not None else (namespace.mode, "namespace")
+    if mode is Mode.OFF:
+        reason = f"{RELOAD}: off on the {origin}"
+        return Edges(untracked=_not_watched(workload, (), reason), reason=reason, problems=problems)
+    claims = [
+        *_native(workload, mode, origin),
+        *_extra(workload),
+        *_scoped(workload, sources, scopes),
+        *(claim for dialect in dialects for claim in dialect.claims(workload, sources)),
+    ]
+    tracked, refused = [], []
+    for edge in _united(claims):
+        edge_or_rule = _allowed(edge, workload, sources, kinds)
+        if isinstance(edge_or_rule, Edge):
+            tracked.append(edge_or_rule)
+        else:
+            refused.append(Untracked(edge.source, edge_or_rule))
+    unclaimed = "not enrolled" if mode is None else f"not named by {RELOAD}"
+    claimed = {claim.source for claim in claims}
+    reason = "" if tracked else _reason(workload, mode, claims, refused)
+    return Edges(
+        tracked=tuple(tracked),
+        untracked=(*refused, *_not_watched(workload, claimed, unclaimed)),
+        reason=reason,
+        problems=problems,
+    )
+
+
+def reference_claim(workload: Workload, reference: Reference, rule: str) -> Claim:
+    """The claim that a reference makes once a rule has enrolled the workload."""
+    return Claim(
+        source=SourceRef(reference.kind, workload.namespace, reference.name),
+        rule=f"{reference.where} ({rule})",
+        keys=reference.keys,
+        optional=reference.optional,
+        required_keys=() if reference.optional else reference.keys or (),
+    )
+
+
+def _native(workload: Workload, mode: Mode | None, origin: str) -> Iterator[Claim]:
+    facts = workload.facts
+    if mode is Mode.AUTO:
+        for reference in facts.references:
+            yield reference_claim(workload, reference, f"{RELOAD}: auto on the {origin}")
+    elif mode is Mode.NAMED:
+        referred = {SourceRef(one.kind, workload.namespace, one.name) for one in facts.references}
+        for pattern in facts.settings.named:
+            rule = f"{RELOAD}: {pattern}"
+            for reference in facts.references:
+                if pattern.matches(SourceRef(reference.kind, workload.namespace, reference.name)):
+                    yield reference_claim(workload, reference, rule)
+            exact = SourceRef(pattern.kind, workload.namespace, pattern.name)
+            if not pattern.glob and exact not in referred:
+                yield Claim(source=exact, rule=rule, optional=True)
+
+
+def _extra(workload: Workload) -> Iterator[Claim]:
+    for source in workload.facts.settings.extra:
+        yield Claim(source=source, rule=f"{RELOAD_EXTRA}: {source.seen_from(workload.namespace)}", optional=True)
+
+
+def _scoped(workload: Workload, sources: Sources, scopes: Sequence[Scope]) -> Iterator[Claim]:
+    for scope in scopes:
+        group = scope.group(workload.namespace, workload.labels)
+        if group is None or type(workload).KIND.kind not in scope.workloads:
+            continue
+        for kind in scope.sources:
+            for source in sources.of_namespace(kind, workload.namespace):
+                if scope.group(source.namespace, source.labels) == group:
+                    yield Claim(source=source.source, rule=f"selector {scope.selector}, {scope.env_label}={group}")
+
+
+def _united(claims: Iterable[Claim]) -> Iterator[Edge]:
+    by_source: dict[SourceRef, list[Claim]] = {}
+    for claim in claims:
+        by_source.setdefault(claim.source, []).append(claim)
+    for source, same in by_source.items():
+        keys = None if any(claim.keys is None for claim in same) else frozenset(k for c in same for k in c.keys or ())
+        yield Edge(
+            source=source,
+            keys=keys,
+            required=frozenset(key for claim in same for key in claim.required_keys),
+            optional=all(claim.optional for claim in same),
+            rules=tuple(dict.fromkeys(claim.rule for claim in same)),
+        )
+
+
+def _allowed(edge: Edge, workload: Workload, sources: Sources, kinds: Collection[SourceKind]) -> Edge | str:
+    """The edge with what it ignores, or the rule that forbids it."""
+    if edge.source.kind not in kinds:
+        return f"{edge.source.kind.value} is not watched"
+    source = sources.get(edge.source)
+    if source is not None and source.settings.off:
+        return f"{RELOAD}: off on the source"
+    foreign = edge.source.namespace != workload.namespace
+    if foreign and source is not None and not source.settings.grants(workload.namespace):
+        return f"the source does not grant it ({SHARE_WITH}: {workload.namespace})"
+    patterns = [pattern for pattern in workload.facts.settings.ignore if pattern.matches(edge.source)]
+    if whole := next((pattern for pattern in patterns if pattern.key is None), None):
+        return f"{RELOAD_IGNORE}: {whole}"
+    edge = msgspec.structs.replace(edge, ignored=tuple(patterns)) if patterns else edge
+    if edge.keys is not None and not any(map(edge.uses, edge.keys)):
+        return f"{RELOAD_IGNORE}: {', '.join(map(str, patterns))}"
+    return edge
+
+
+def _not_watched(workload: Workload, claimed: Collection[SourceRef], rule: str) -> tuple[Untracked, ...]:
+    found = (SourceRef(one.kind, workload.namespace, one.name) for one in workload.facts.references)
+    return tuple(Untracked(source, rule) for source in dict.fromkeys(found) if source not in claimed)
+
+
+def _reason(workload: Workload, mode: Mode | None, claims: Sequence[Claim], refused: Sequence[Untracked]) -> str:
+    if refused:
+        return f"{refused[0].source.seen_from(workload.namespace)}: {refused[0].rule}"
+    if mode is None and not claims:
+        return f"not enrolled (no {RELOAD} on the workload or its namespace, no selector, no dialect)"
+    return "it refers to no source"

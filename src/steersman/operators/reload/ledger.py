@@ -1,0 +1,157 @@
+"""The ledger: what this process has seen and the cluster does not record. Losing it loses no change.
+
+Three things, all derived from watching:
+
+    who is interested     source -> workloads, so that a change of a source finds them without a search
+    in which order        the revision at which a source's data last changed, and at which a workload took its edges:
+                          a source that changed *after* a workload began to use it, and before that was written down,
+                          must restart it (the seeding race)
+    since when            per workload: its pending changes, and when the first and the last of them came
+
+Invariant: a workload's interests are those of its last look; between a change of a workload and that look it is in the
+queue anyway. Revisions are compared as numbers, as every server that keeps one history hands them out; where one is no
+number, nothing is concluded from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steersman.operators.reload.state import Applied
+from steersman.operators.reload.types import SourceRef
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from steersman.kube.resources import ObjectRef
+    from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.workloads import Workload
+
+__all__ = ["Ledger", "Observed"]
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """What has been seen of one workload so far; a plan makes the next one of it."""
+
+    uid: str = ""
+    pending: dict[SourceRef, str] = {}  # the digests that wait to be applied
+    first: float = 0.0  # when the first of them was seen, on the monotonic clock
+    last: float = 0.0  # when one of them last changed
+    seen: dict[SourceRef, str] = {}  # digests at first sight of edges whose seed is not written yet
+    applied: Applied | None = None  # the last state read or written, in case somebody wipes the annotation
+    refusals: int = 0  # how often the server refused the restart that is pending
+    reported: tuple[str, ...] = ()  # what people were last told
+
+
+class Ledger:
+    """The memory of one controller."""
+
+    def __init__(self) -> None:
+        self.live = False  # the first lists are through: whatever appears now is new
+        self._observed: dict[ObjectRef, Observed] = {}
+        self._interests: dict[ObjectRef, frozenset[str]] = {}
+        self._interested: dict[str, set[ObjectRef]] = {}
+        self._since: dict[ObjectRef, str] = {}
+        self._moved: dict[SourceRef, tuple[str, bool]] = {}  # revision of the last change, whether it was the creation
+
+    # -- what the watches tell ---------------------------------------------------------------------------------------
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> bool:
+        """Note when a workload took its edges; returns whether the change matters."""
+        if new is None:
+            return True
+        same = old is not None and old.metadata.uid == new.metadata.uid
+        before = old.facts if old is not None else None
+        if (
+            not same
+            or before is None
+            or before.references != new.facts.references
+            or before.settings != new.facts.settings
+        ):
+            self._since[new.ref] = new.metadata.resource_version
+        return not same or old is None or _aspects(old) != _aspects(new)
+
+    def source_changed(self, old: Source | None, new: Source | None) -> bool:
+        """Note when a source's data changed; returns whether the change matters."""
+        if new is None:
+            if old is not None:
+                self._moved.pop(old.source, None)
+            return True
+        if old is None:
+            if self.live:
+                self._moved[new.source] = (new.metadata.resource_version, True)
+            return True
+        if old.digests != new.digests:
+            self._moved[new.source] = (new.metadata.resource_version, False)
+            return True
+        return old.metadata.annotations != new.metadata.annotations or old.metadata.labels != new.metadata.labels
+
+    # -- interests -------------------------------------------------------------------------------------------------
+
+    def set_interests(self, workload: ObjectRef, names: frozenset[str]) -> None:
+        """From now on `workload` is to be looked at when one of these changes."""
+        before = self._interests.get(workload, frozenset())
+        if names == before:
+            return
+        for name in before - names:
+            users = self._interested[name]
+            users.discard(workload)
+            if not users:
+                del self._interested[name]
+        for name in names - before:
+            self._interested.setdefault(name, set()).add(workload)
+        if names:
+            self._interests[workload] = names
+        else:
+            self._interests.pop(workload, None)
+
+    def interested_in(self, names: Iterable[str]) -> list[ObjectRef]:
+        """The workloads that are to be looked at, in order."""
+        return sorted({workload for name in names for workload in self._interested.get(name, ())})
+
+    # -- what plans need ---------------------------------------------------------------------------------------------
+
+    def observed(self, workload: Workload) -> Observed:
+        """What has been seen of this very workload; nothing of one that had its name before."""
+        known = self._observed.get(workload.ref)
+        uid = workload.metadata.uid
+        return known if known is not None and known.uid == uid else Observed(uid=uid)
+
+    def keep(self, workload: ObjectRef, observed: Observed) -> None:
+        """Remember for the next look."""
+        self._observed[workload] = observed
+
+    def moved(self, workload: ObjectRef, sources: Collection[SourceRef]) -> dict[SourceRef, bool]:
+        """Those of `sources` that changed after the workload took its edges; true for one that was created then."""
+        since = self._since.get(workload, "")
+        if not since.isdecimal():
+            return {}
+        found = {}
+        for source in sources:
+            revision, created = self._moved.get(source, ("", False))
+            if revision.isdecimal() and int(revision) > int(since):
+                found[source] = created
+        return found
+
+    def leave(self, workload: ObjectRef) -> None:
+        """The workload takes no part: when it does again, it starts afresh."""
+        self._observed.pop(workload, None)
+        self._since.pop(workload, None)
+
+    def forget(self, workload: ObjectRef) -> None:
+        """The workload is gone."""
+        self.leave(workload)
+        self.set_interests(workload, frozenset())
+
+    @property
+    def pending(self) -> int:
+        """How many workloads wait to be restarted."""
+        return sum(bool(observed.pending) for observed in self._observed.values())
+
+
+def _aspects(workload: Workload) -> object:
+    """Everything a look at a workload depends on."""
+    meta = workload.metadata
+    return (workload.facts, meta.annotations, meta.labels, meta.deletion_timestamp)

@@ -1,0 +1,139 @@
+"""One look at a workload: from what the caches hold to a plan. Pure, given its snapshots.
+
+The reads of a look are its interests: whatever was asked for, found or not, is what must be looked at again when it
+changes. So no rule, and no dialect, has to say separately what it depends on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from steersman.kube.objects import PartialObjectMetadata
+from steersman.kube.resources import ObjectRef
+from steersman.operators.reload.digest import ConfigMapSource, SecretSource, Source
+from steersman.operators.reload.edges import Edges, edges_of
+from steersman.operators.reload.kinds import BUILT_IN
+from steersman.operators.reload.plan import Plan, Policy, make_plan
+from steersman.operators.reload.settings import Settings, read_settings
+from steersman.operators.reload.types import Options, SourceKind, SourceRef
+from steersman.operators.reload.workloads import Workload, workload_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from steersman.operators.reload.dialect import Dialect
+    from steersman.operators.reload.ledger import Ledger
+    from steersman.operators.reload.plan import Moment
+
+__all__ = ["Look", "NamespaceSettings", "SnapshotSources", "interests_in", "look_at"]
+
+
+class NamespaceSettings(PartialObjectMetadata, version="v1", kind="Namespace", namespaced=False):
+    """A namespace, for its annotations."""
+
+
+SOURCES: Final[Mapping[SourceKind, type[Source]]] = {
+    SourceKind.CONFIGMAP: ConfigMapSource,
+    SourceKind.SECRET: SecretSource,
+}
+DEPLOYMENT: Final = workload_class(BUILT_IN[0].kind)
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What one look found."""
+
+    workload: Workload
+    edges: Edges
+    plan: Plan
+    interests: frozenset[str]
+    sources: dict[SourceRef, Source]  # those of the tracked edges that exist
+
+
+class SnapshotSources:
+    """The sources of one snapshot, and which of them were asked for."""
+
+    def __init__(self, cache: Any, kinds: Iterable[SourceKind]) -> None:
+        self._cache = cache  # Snapshots
+        self.kinds = frozenset(kinds)
+        self.asked: set[str] = set()
+
+    def get(self, ref: SourceRef) -> Source | None:
+        """The source of that name, if it exists."""
+        self.asked.add(str(ref))
+        if ref.kind not in self.kinds:
+            return None
+        found: Source | None = self._cache[SOURCES[ref.kind]].get(ObjectRef(ref.name, ref.namespace))
+        return found
+
+    def of_namespace(self, kind: SourceKind, namespace: str) -> Sequence[Source]:
+        """All sources of a kind in one namespace."""
+        self.asked.add(f"{kind.value}/{namespace}/*")
+        if kind not in self.kinds:
+            return ()
+        found: Sequence[Source] = self._cache[SOURCES[kind]].list(namespace=namespace)
+        return found
+
+
+def interests_in(obj: Source | Workload) -> tuple[str, ...]:
+    """The names under which somebody may be interested in an object."""
+    if isinstance(obj, Workload):
+        return (_template_name(obj.namespace, obj.name),)
+    source = obj.source
+    return str(source), f"{source.kind.value}/{source.namespace}/*"
+
+
+def look_at(
+    workload: Workload,
+    cache: Any,
+    *,
+    options: Options,
+    ledger: Ledger,
+    now: Moment,
+    kinds: Iterable[SourceKind],
+    dialects: Sequence[Dialect] = (),
+    namespaces: bool = True,
+) -> Look:
+    """Look at `workload` as the snapshots in `cache` show it and the world around it."""
+    sources = SnapshotSources(cache, kinds)
+    workload = _with_template(workload, cache, sources)
+    around = cache[NamespaceSettings].get(ObjectRef(workload.namespace)) if namespaces else None
+    namespace = Settings() if around is None else read_settings(around.annotations, workload.namespace)
+    edges = edges_of(
+        workload, sources, namespace=namespace, scopes=options.scopes, dialects=dialects, kinds=sources.kinds
+    )
+    observed = ledger.observed(workload)
+    plan = make_plan(
+        workload,
+        edges,
+        sources,
+        policy=Policy(
+            window=workload.facts.settings.window(namespace.window(options.window)),
+            budget=options.budget,
+            namespace=namespace,
+        ),
+        observed=observed,
+        now=now,
+        moved=ledger.moved(workload.ref, [edge.source for edge in edges.tracked]),
+        dialects=dialects,
+    )
+    found = {edge.source: held for edge in edges.tracked if (held := sources.get(edge.source)) is not None}
+    return Look(workload=workload, edges=edges, plan=plan, interests=frozenset(sources.asked), sources=found)
+
+
+def _with_template(workload: Workload, cache: Any, sources: SnapshotSources) -> Workload:
+    """A workload that uses the template of a Deployment, with that template's references."""
+    name = workload.facts.follows
+    if name is None:
+        return workload
+    sources.asked.add(_template_name(workload.namespace, name))
+    followed: Workload | None = cache[DEPLOYMENT].get(ObjectRef(name, workload.namespace))
+    if followed is None:
+        return workload
+    return replace(workload, facts=replace(workload.facts, references=followed.facts.references))
+
+
+def _template_name(namespace: str, name: str) -> str:
+    return f"template/{namespace}/{name}"

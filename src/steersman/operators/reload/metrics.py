@@ -1,0 +1,77 @@
+"""The metrics of the reload operator: counters by kind of workload, and what waits right now.
+
+Every series exists from the first scrape on, at zero, so that `rate()` works from the start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+
+from steersman.operators.reload.plan import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from steersman.operators.reload.ledger import Ledger
+    from steersman.operators.reload.plan import Plan
+
+__all__ = ["GATES", "ReloadMetrics"]
+
+GATES: Final = ("missing", "freeze", "budget", "window")
+
+
+class ReloadMetrics:
+    """The series of one operator; made once per registry."""
+
+    def __init__(self, kinds: Iterable[str] = (), registry: CollectorRegistry | None = None) -> None:
+        registry = REGISTRY if registry is None else registry
+        self.restarts = Counter(
+            "steersman_reload_restarts", "Workloads restarted because a source changed.", ["kind"], registry=registry
+        )
+        self.seeds = Counter(
+            "steersman_reload_seeds",
+            "Workloads whose state was written, no restart.",
+            ["kind"],
+            registry=registry,
+        )
+        self.refusals = Counter(
+            "steersman_reload_refusals", "Patches of workloads that the server refused.", ["kind"], registry=registry
+        )
+        self.conflicts = Counter(
+            "steersman_reload_conflicts",
+            "Patches made again, on a newer workload.",
+            ["kind"],
+            registry=registry,
+        )
+        self.held = Counter(
+            "steersman_reload_held",
+            "Restarts found held back, by gate.",
+            ["kind", "gate"],
+            registry=registry,
+        )
+        self.problems = Counter(
+            "steersman_reload_problems", "Annotations found that make no sense.", ["kind"], registry=registry
+        )
+        self.pending = Gauge(
+            "steersman_reload_pending", "Workloads with changes that wait to be applied.", ["kind"], registry=registry
+        )
+        for kind in kinds:
+            for counter in (self.restarts, self.seeds, self.refusals, self.conflicts, self.problems):
+                counter.labels(kind)
+            for gate in GATES:
+                self.held.labels(kind, gate)
+
+    def watch(self, kind: str, ledger: Ledger) -> None:
+        """Show how many workloads of that kind wait."""
+        self.pending.labels(kind).set_function(lambda: ledger.pending)
+
+    def done(self, kind: str, plan: Plan) -> None:
+        """A plan was carried out."""
+        if plan.action is Action.RESTART:
+            self.restarts.labels(kind).inc()
+        elif plan.state is not None:
+            self.seeds.labels(kind).inc()
+        if plan.gate:
+            self.held.labels(kind, plan.gate).inc()

@@ -1,0 +1,229 @@
+"""What people wrote on a workload, a namespace or a source, read once. Pure.
+
+A value that makes no sense is a problem that names the annotation; it is left out and everything else still counts. So
+a typo in one annotation never switches off another one, and never another workload.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta  # msgspec reads the annotations
+from enum import StrEnum
+from fnmatch import translate
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from steersman.errors import FormatError
+from steersman.kube.durations import parse_duration
+from steersman.kube.names import quoted
+from steersman.kube.times import parse_time
+from steersman.operators.reload.types import (
+    FREEZE,
+    MAX_DELAY,
+    QUIET_PERIOD,
+    RELOAD,
+    RELOAD_EXTRA,
+    RELOAD_IGNORE,
+    SHARE_WITH,
+    URGENT,
+    SourceKind,
+    SourceRef,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Freeze", "Mode", "Pattern", "Settings", "SourceSettings", "read_settings", "read_source_settings"]
+
+T = TypeVar("T")
+
+_GLOB: Final = re.compile(r"[*?\[]")
+_SHOWN: Final = 100  # characters of a bad value that a message repeats
+
+
+class Mode(StrEnum):
+    """Whether a workload takes part."""
+
+    AUTO = "auto"  # every source it refers to
+    OFF = "off"
+    NAMED = "named"  # the sources it names
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A source by kind and name, and perhaps one of its keys; names and keys may be globs."""
+
+    kind: SourceKind
+    name: str
+    key: str | None = None  # None: the whole source
+
+    @property
+    def glob(self) -> bool:
+        """Whether the name stands for several."""
+        return _GLOB.search(self.name) is not None
+
+    def matches(self, source: SourceRef) -> bool:
+        """Whether this is about `source`, as far as kind and name say."""
+        return source.kind == self.kind and bool(_expression(self.name).match(source.name))
+
+    def matches_key(self, key: str) -> bool:
+        """Whether this is about a key of a source it matches."""
+        return self.key is None or bool(_expression(self.key).match(key))
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}/{self.name}{'' if self.key is None else f'#{self.key}'}"
+
+
+class Freeze(msgspec.Struct, frozen=True):
+    """No restart for now."""
+
+    until: float | None = None  # seconds since the epoch; None: until somebody lifts it
+
+    def holds(self, now: float) -> bool:
+        """Whether it is still in force."""
+        return self.until is None or now < self.until
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload or a namespace asks for; None where it asks for nothing."""
+
+    mode: Mode | None = None
+    named: tuple[Pattern, ...] = ()
+    extra: tuple[SourceRef, ...] = ()
+    ignore: tuple[Pattern, ...] = ()
+    quiet: timedelta | None = None
+    limit: timedelta | None = None
+    freeze: Freeze | None = None
+    problems: tuple[str, ...] = ()  # each names the annotation it is about
+
+    def window(self, outer: Window) -> Window:
+        """The window, where these settings say nothing that of `outer`."""
+        quiet = outer.quiet if self.quiet is None else self.quiet
+        limit = outer.limit if self.limit is None else self.limit
+        return Window(quiet=quiet, limit=max(quiet, limit))
+
+
+class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source says about itself."""
+
+    off: bool = False
+    shared_with: frozenset[str] = frozenset()  # namespaces; "*" is all of them
+    urgent: bool = False
+    freeze: Freeze | None = None
+    problems: tuple[str, ...] = ()
+
+    def grants(self, namespace: str) -> bool:
+        """Whether workloads of another namespace may use it."""
+        return "*" in self.shared_with or namespace in self.shared_with
+
+
+NO_SETTINGS: Final = Settings()
+NO_SOURCE_SETTINGS: Final = SourceSettings()
+
+
+def read_settings(annotations: Mapping[str, str], namespace: str) -> Settings:
+    """The settings in the annotations of a workload (or of a namespace) in `namespace`."""
+    if not annotations:
+        return NO_SETTINGS
+    reader = _Reader(annotations)
+    mode, named = reader.read(RELOAD, _mode) or (None, ())
+    found = Settings(
+        mode=mode,
+        named=named,
+        extra=reader.read(RELOAD_EXTRA, lambda text: _extra(text, namespace)) or (),
+        ignore=reader.read(RELOAD_IGNORE, _patterns) or (),
+        quiet=reader.read(QUIET_PERIOD, parse_duration),
+        limit=reader.read(MAX_DELAY, parse_duration),
+        freeze=reader.read(FREEZE, _freeze),
+    )
+    return replace(found, problems=tuple(reader.problems)) if reader.problems else found
+
+
+def read_source_settings(annotations: Mapping[str, str]) -> SourceSettings:
+    """The settings in the annotations of a source."""
+    if not annotations:
+        return NO_SOURCE_SETTINGS
+    reader = _Reader(annotations)
+    found = SourceSettings(
+        off=bool(reader.read(RELOAD, _off)),
+        shared_with=reader.read(SHARE_WITH, lambda text: frozenset(_words(text))) or frozenset(),
+        urgent=annotations.get(URGENT, "").strip().lower() == "true",
+        freeze=reader.read(FREEZE, _freeze),
+    )
+    return replace(found, problems=tuple(reader.problems)) if reader.problems else found
+
+
+class _Reader:
+    """Reads annotations one by one and notes what is wrong."""
+
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        self._annotations = annotations
+        self.problems: list[str] = []
+
+    def read(self, name: str, parse: Callable[[str], T]) -> T | None:
+        text = self._annotations.get(name)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except FormatError as error:
+            self.problems.append(f"{name}: {error}")
+            return None
+
+
+def _mode(text: str) -> tuple[Mode, tuple[Pattern, ...]]:
+    word = text.strip().lower()
+    if word in (Mode.AUTO, Mode.OFF):
+        return Mode(word), ()
+    if "/" not in text:
+        raise FormatError(f"{_short(text)} is neither auto, off nor a list of sources (try auto or configmap/NAME)")
+    return Mode.NAMED, _patterns(text)
+
+
+def _off(text: str) -> bool:
+    if text.strip().lower() != Mode.OFF:
+        raise FormatError(f"{_short(text)} means nothing on a source (try off)")
+    return True
+
+
+def _patterns(text: str) -> tuple[Pattern, ...]:
+    return tuple(_pattern(word) for word in _words(text))
+
+
+def _pattern(text: str) -> Pattern:
+    source, sign, key = text.partition("#")
+    kind, slash, name = source.partition("/")
+    if kind not in tuple(SourceKind) or not slash or not name or "/" in name or (sign and not key):
+        raise FormatError(f"{_short(text)} is not a source (try configmap/NAME, secret/NAME or configmap/NAME#KEY)")
+    return Pattern(SourceKind(kind), name, key if sign else None)
+
+
+def _extra(text: str, namespace: str) -> tuple[SourceRef, ...]:
+    return tuple(SourceRef.parse(word, namespace) for word in _words(text))
+
+
+def _freeze(text: str) -> Freeze | None:
+    word = text.strip()
+    if word.lower() == "true":
+        return Freeze()
+    if word.lower() in ("", "false"):
+        return None
+    if not word.startswith("until="):
+        raise FormatError(f"{_short(text)} is not a freeze (try true or until=2006-01-02T15:04:05Z)")
+    return Freeze(parse_time(word.removeprefix("until=")).timestamp())
+
+
+def _words(text: str) -> list[str]:
+    return [word for part in text.split(",") if (word := part.strip())]
+
+
+def _short(text: str) -> str:
+    return quoted(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+@lru_cache(maxsize=4096)
+def _expression(glob: str) -> re.Pattern[str]:
+    return re.compile(translate(glob))

@@ -1,0 +1,132 @@
+"""Applied state: what a workload's pods were last started for, as one annotation on the workload.
+
+    {"v":1,"s":{"configmap/app":{"d":"…","k":{"mode":"…"}}},"r":[1700000000]}
+
+    s  per source, named as seen from the workload's namespace:
+         d  the edge digest; "" when the source did not exist
+         u  which keys it is over, when not simply all of them
+         k  a short digest per key, which tells *what* changed and makes a change of the used keys comparable
+    t  instead of s, when there are too many sources: d over all of them, u over their names, n how many
+    r  when it was restarted lately, in seconds since the epoch
+
+Invariant: never larger than `LIMIT`; what does not fit is summarised, the largest part first. Reading never fails: it
+says what it found, and whatever cannot be read counts as nothing known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from steersman.operators.reload.digest import names_digest
+
+__all__ = ["LIMIT", "Applied", "Entry", "Found", "Total", "read_state", "total_of", "write_state"]
+
+VERSION: Final = 1
+LIMIT: Final = 16 * 1024  # bytes; an object may carry 256 KiB of annotations, of which we take a small part
+_REMEMBERED_RESTARTS: Final = 20
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What one source said."""
+
+    digest: str = msgspec.field(default="", name="d")  # "": it did not exist
+    use: str = msgspec.field(default="*", name="u")
+    keys: dict[str, str] | None = msgspec.field(default=None, name="k")  # None: summarised
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True):
+    """What all sources said together."""
+
+    digest: str = msgspec.field(name="d")
+    use: str = msgspec.field(name="u")
+    count: int = msgspec.field(name="n")
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload's pods were last started for."""
+
+    sources: dict[str, Entry] = {}  # by the source's name as seen from the workload's namespace
+    total: Total | None = None
+    restarts: tuple[int, ...] = ()
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the annotation held."""
+
+    applied: Applied | None = None  # None: nothing known
+    problem: str | None = None
+    newer: bool = False  # written by a later version, and not ours to overwrite
+
+
+class _WireEntry(msgspec.Struct, omit_defaults=True):
+    d: str = ""
+    u: str = "*"
+    k: dict[str, str] | None = None
+
+
+class _Wire(msgspec.Struct, omit_defaults=True):
+    v: int
+    s: dict[str, _WireEntry] = {}
+    t: Total | None = None
+    r: tuple[int, ...] = ()
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+_wire: Final = msgspec.json.Decoder(_Wire)
+_version: Final = msgspec.json.Decoder(_Version)
+
+
+def read_state(text: str | None) -> Found:
+    """What the annotation says; never raises."""
+    if text is None:
+        return Found()
+    try:
+        version = _version.decode(text).v
+        if version > VERSION:
+            return Found(
+                newer=True,
+                problem=f"it was written by a later version of this program ({version}; this one knows {VERSION})",
+            )
+        wire = _wire.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return Found(problem="it cannot be read; it is taken as new and written again")
+    sources = {name: Entry(digest=one.d, use=one.u, keys=one.k) for name, one in wire.s.items()}
+    return Found(applied=Applied(sources=sources, total=wire.t, restarts=wire.r))
+
+
+def write_state(applied: Applied) -> str:
+    """The text of the annotation: the same state gives the same text, never longer than `LIMIT`."""
+    applied = replace(applied, restarts=tuple(sorted(applied.restarts))[-_REMEMBERED_RESTARTS:])
+    text = _encode(applied)
+    sources = dict(applied.sources)
+    for name in sorted(sources, key=lambda one: (-len(sources[one].keys or ()), one)):
+        if len(text.encode()) <= LIMIT:
+            return text
+        sources[name] = replace(sources[name], keys=None)
+        text = _encode(replace(applied, sources=sources))
+    if len(text.encode()) > LIMIT:
+        text = _encode(Applied(total=total_of(sources), restarts=applied.restarts))
+    return text
+
+
+def total_of(sources: dict[str, Entry]) -> Total:
+    """The state of many sources in a few characters."""
+    told = [(name, sources[name].digest, sources[name].use) for name in sorted(sources)]
+    digest = hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+    return Total(digest=digest, use=names_digest(sources), count=len(sources))
+
+
+def _encode(applied: Applied) -> str:
+    sources: dict[str, Any] = {}
+    for name in sorted(applied.sources):
+        entry = applied.sources[name]
+        keys = None if entry.keys is None else dict(sorted(entry.keys.items()))
+        sources[name] = _WireEntry(entry.digest, entry.use, keys)
+    return msgspec.json.encode(_Wire(VERSION, sources, applied.total, applied.restarts)).decode()

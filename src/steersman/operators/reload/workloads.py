@@ -1,0 +1,120 @@
+"""A workload as it is kept: who it is, what it refers to, what people wrote on it. Nothing else of it stays in memory.
+
+Objects of every kind become the same struct. The spec is read and dropped when an object is decoded, so a workload is
+scanned once per change of it and not once per look at it.
+"""
+
+from __future__ import annotations
+
+import types
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from msgspec import field
+
+from steersman.kube.objects import ObjectMeta, Resource
+from steersman.operators.reload.kinds import KindRule, view
+from steersman.operators.reload.references import Reference, references
+from steersman.operators.reload.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steersman.kube.resources import Kind
+
+__all__ = ["Facts", "Workload", "workload_class", "workload_transform"]
+
+_NOTHING: Final = msgspec.Raw(b"")
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read from the object."""
+
+    references: tuple[Reference, ...] = ()
+    settings: Settings = Settings()
+    template_annotations: dict[str, str] = {}
+    note: str | None = None  # what a restart does not reach
+    follows: str | None = None  # the name of the Deployment whose template it uses
+    has_template: bool = True
+
+
+class Workload(Resource):
+    """Something that runs pods."""
+
+    spec: msgspec.Raw = _NOTHING  # on the wire only
+    facts: Facts = field(default=Facts(), name="steersman.dev/facts")
+
+    @property
+    def title(self) -> str:
+        """How people call it: `deployment/web`."""
+        return f"{type(self).KIND.kind.lower()}/{self.name}"
+
+
+@lru_cache(maxsize=256)
+def workload_class(kind: Kind) -> type[Workload]:
+    """The class for the objects of a kind; always the same one."""
+    made = types.new_class(
+        kind.kind,
+        (Workload,),
+        {
+            "group": kind.group,
+            "version": kind.version,
+            "kind": kind.kind,
+            "plural": kind.plural,
+            "namespaced": kind.namespaced,
+        },
+        lambda body: body.update(__module__=__name__, __doc__=f"{kind.kind} as a workload.", __annotations__={}),
+    )
+    return cast("type[Workload]", made)
+
+
+@lru_cache(maxsize=256)
+def workload_transform(rule: KindRule, annotations: frozenset[str]) -> Callable[[Workload], Workload]:
+    """What the cache keeps of a workload: always the same function for the same arguments, as caches ask for.
+
+    `annotations` are the names (or prefixes that end in `*`) worth keeping; a name is kept on the object and on its
+    template.
+    """
+    exact = frozenset(name for name in annotations if not name.endswith("*"))
+    prefixes = tuple(name[:-1] for name in annotations if name.endswith("*"))
+
+    def kept(all_of_them: Any) -> dict[str, str]:
+        return {
+            name: value
+            for name, value in (all_of_them or {}).items()
+            if name in exact or (prefixes and name.startswith(prefixes))
+        }
+
+    def read(workload: Workload) -> Workload:
+        meta = workload.metadata
+        mine = kept(meta.annotations)
+        if bytes(workload.spec):
+            seen = view(rule, workload.spec)
+            facts = Facts(
+                references=references(seen.pod),
+                settings=read_settings(mine, meta.namespace),
+                template_annotations=kept(seen.template_annotations),
+                note=seen.note,
+                follows=seen.follows,
+                has_template=seen.has_template,
+            )
+        else:
+            facts = workload.facts
+        return type(workload)(
+            metadata=ObjectMeta(
+                name=meta.name,
+                namespace=meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                generation=meta.generation,
+                creation_timestamp=meta.creation_timestamp,
+                deletion_timestamp=meta.deletion_timestamp,
+                labels=meta.labels,
+                annotations=mine or None,
+                owner_references=meta.owner_references,
+            ),
+            facts=facts,
+        )
+
+    return read
