@@ -77,6 +77,8 @@ def pod_spec_causes(spec: JSON, path: str) -> Iterator[Cause]:
             if name in taken:
                 yield causes.duplicate(f"{where}.name", name)
             taken.add(name)
+            if kind == "initContainers" and container.get("restartPolicy") != "Always":
+                yield from _runs_once(container, where)
     for field, allowed in _CHOICES.items():
         if (value := spec.get(field)) and value not in allowed:
             yield causes.not_supported(f"{path}.{field}", value, allowed)
@@ -87,6 +89,13 @@ def pod_spec_causes(spec: JSON, path: str) -> Iterator[Cause]:
     for field, rule in _NAMES.items():
         if value := spec.get(field):
             yield from (causes.invalid(f"{path}.{field}", value, text) for text in rule(value))
+
+
+def _runs_once(container: JSON, path: str) -> Iterator[Cause]:
+    """An init container that runs to its end is not probed."""
+    for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+        if field in container:
+            yield causes.forbidden(f"{path}.{field}", "may not be set for init containers without restartPolicy=Always")
 
 
 def _volumes(volumes: list[JSON], path: str) -> tuple[set[str], list[Cause]]:

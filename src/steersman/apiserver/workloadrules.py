@@ -65,8 +65,9 @@ def _selector_json(selector: JSON) -> str:
     return "{" + ",".join(f'"{key}":{go_json(selector[key])}' for key in order if selector.get(key)) + "}"
 
 
-def _invalid_selector(field: str, selector: JSON, text: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {_selector_json(selector)}: {text}", field)
+def _invalid_selector(field: str, selector: JSON | None, text: str) -> Cause:
+    shown = "null" if selector is None else _selector_json(selector)
+    return Cause("FieldValueInvalid", f"Invalid value: {shown}: {text}", field)
 
 
 def selector_causes(selector: JSON | None, path: str) -> list[Cause]:
@@ -129,7 +130,7 @@ def _always_restarted(spec: JSON, kind: str) -> Iterator[Cause]:
 def _immutable_selector(spec: JSON, old: JSON | None) -> list[Cause]:
     if old is None or spec.get("selector") == old["spec"].get("selector"):
         return []
-    return [_invalid_selector("spec.selector", spec.get("selector") or {}, "field is immutable")]
+    return [_invalid_selector("spec.selector", spec.get("selector"), "field is immutable")]
 
 
 def replica_set_causes(obj: JSON, old: JSON | None) -> list[Cause]:
