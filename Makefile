@@ -49,8 +49,9 @@ test: lint types programs ## everything; builds the real control plane once per 
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
+# Where they cannot be built, the tests that need them are skipped; continuous integration fails here instead.
 programs: setup
-	@$(BIN)/steersman controlplane build controlplane kwok helm > /dev/null
+	@$(BIN)/steersman controlplane build controlplane kwok helm > /dev/null || test "$$CI" != true
 
 lint: setup ## style, and which package may import which
 	$(BIN)/ruff check .
