@@ -52,6 +52,7 @@ SOURCES = {
     "kube-aggregator": (("pkg/apis", "io.k8s.kube-aggregator.pkg.apis"),),
 }
 
+BASIC = {"bool", "byte", "float64", "int", "int32", "int64", "interface", "map", "string", "uint8"}
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 FIELD = re.compile(r"^\t(?:(\w+)\s+)?([\w.*\[\]]+)\s+`[^`]*json:\"([^\"]*)\"[^`]*`", re.MULTILINE)
 NAMED = re.compile(r"^type (\w+) ([\w.\[\]]+)$", re.MULTILINE)
@@ -76,7 +77,11 @@ def write(name: str, value: object) -> None:
 
 
 def go_types(root: Path, prefix: str) -> dict[str, dict[str, str]]:
-    """Per OpenAPI type: JSON field -> Go type and JSON options, e.g. `*int32,omitempty`; embedded structs as `""`."""
+    """Per OpenAPI type: JSON field -> Go type and JSON options; embedded structs under the name "".
+
+    A type of another package or one that is not basic has its package before it, and a named basic type is followed by
+    what it is: `*v1.PullPolicy=string,omitempty`.
+    """
     found: dict[str, dict[str, str]] = {}
     named: dict[str, dict[str, str]] = {}
     for path in sorted(root.rglob("*.go")):
@@ -96,27 +101,42 @@ def go_types(root: Path, prefix: str) -> dict[str, dict[str, str]]:
     for type_name, fields in found.items():
         names = named.get(type_name.rpartition(".")[0], {})
         for name, go_type in fields.items():
-            fields[name] = spell_out(go_type, names)
+            fields[name] = spell_out(go_type, type_name.split(".")[-2], names)
     return found
 
 
-def spell_out(go_type: str, named: dict[str, str]) -> str:
-    """Replace a named basic type of the package by what it is: `*PullPolicy` becomes `*string`."""
+def spell_out(go_type: str, package: str, named: dict[str, str]) -> str:
+    """A field's type as Go's decoder names it, followed by what it is when the name does not say."""
     head, comma, options = go_type.partition(",")
-    stars = head[: len(head) - len(head.lstrip("*"))]
-    base = head[len(stars) :]
-    return f"{stars}{named.get(base, base)}{comma}{options}"
+    base = named.get(head.lstrip("*"))
+    meaning = f"={qualified(base, package)}" if base else ""
+    return f"{qualified(head, package)}{meaning}{comma}{options}"
+
+
+def qualified(go_type: str, package: str) -> str:
+    """The type with the real names of packages: `metav1.Time` is `v1.Time`, a local `Container` is `v1.Container`."""
+
+    def name(found: re.Match[str]) -> str:
+        alias, local = found.groups()
+        if alias:
+            version = re.search(r"v\d\w*$", alias)
+            return f"{version.group() if version else alias}.{local}"
+        return local if local in BASIC else f"{package}.{local}"
+
+    return re.sub(r"(?:(\w+)\.)?(\w+)", name, go_type)
 
 
 def served(types: dict[str, dict[str, str]], components: set[str]) -> dict[str, dict[str, str]]:
-    """Only the types some document names, plus the structs they embed."""
+    """Only the types some document names, with the fields of the structs they embed marked `@Struct`."""
     kept: dict[str, dict[str, str]] = {}
     for name in sorted(components & types.keys()):
         fields = dict(types[name])
         package = name.rpartition(".")[0]
         embedded = fields.pop("", None)
-        if embedded is not None and (inner := types.get(f"{package}.{embedded.partition(',')[0]}")):
-            fields |= inner
+        if embedded is not None:
+            local = embedded.partition(",")[0].rpartition(".")[2]
+            inner = types.get(f"{package}.{local}", {})
+            fields |= {field: f"{go_type}@{local}" for field, go_type in inner.items()}
         kept[name] = fields
     return kept
 

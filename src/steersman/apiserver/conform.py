@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from steersman.apiserver.spelling import SPELLINGS
+from steersman.apiserver.spelling import SPELLINGS, WrongType
 
 if TYPE_CHECKING:
     from steersman.apiserver.schema import Schema
@@ -31,7 +31,7 @@ ZEROS: Final[dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": 0,
     META + "Duration": "0s",
 }
-INTEGERS: Final = {"int", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+INTEGERS: Final = {"int": 2**63, "int32": 2**31, "int64": 2**63}
 GO_NAMES: Final = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
 
 
@@ -44,10 +44,11 @@ class Field(NamedTuple):
 
     name: str
     schema: Schema
-    go: str  # the Go type without the pointer
+    go: str  # the Go type without the pointer; a named basic type is followed by what it is: `v1.Protocol=string`
     pointer: bool
     omit: bool  # left out when empty
     absent: Any  # what is written when the object does not have it; MISSING: nothing
+    path: str  # the name with the embedded struct it comes from, as the decoder prints it
 
 
 MISSING: Final = object()
@@ -64,13 +65,20 @@ def _layout(schema: Schema) -> tuple[Field, ...]:
         child = schema.fields.get(name)
         if child is None:
             continue
-        go, *options = schema.go.get(name, "string,omitempty").split(",")
-        pointer = go.startswith("*")
-        struct = not pointer and not go.startswith(("[]", "map[")) and _is_struct(child)
+        text, _, embedded = schema.go.get(name, "string,omitempty").partition("@")
+        go, *options = text.split(",")
+        pointer, basic = go.startswith("*"), _meaning(go).lstrip("*")
+        struct = not pointer and not basic.startswith(("[]", "map[")) and _is_struct(child)
         omit = bool(options) and (not struct or "omitzero" in options)
-        absent = MISSING if omit else None if pointer else _zero(child, go)
-        out.append(Field(name, child, go.removeprefix("*"), pointer, omit, absent))
+        absent = MISSING if omit else None if pointer else _zero(child, basic)
+        path = f"{embedded}.{name}" if embedded else name
+        out.append(Field(name, child, go.removeprefix("*"), pointer, omit, absent, path))
     return tuple(out)
+
+
+def _meaning(go: str) -> str:
+    """What a type is, behind its name."""
+    return go.rpartition("=")[2]
 
 
 def _is_struct(schema: Schema) -> bool:
@@ -164,10 +172,10 @@ def _struct(schema: Schema, value: dict[str, Any], path: str, rules: Rules) -> d
             if field.absent is not MISSING:
                 out[name] = _absent(field.schema, field.absent, path, rules)
             continue
-        if name == "managedFields":
+        if name == "managedFields" and isinstance(given, list):
             out[name] = given  # an empty list here is a request to forget all owners; managed.py reads it
             continue
-        kept = _value(field.schema, given, field.go, f"{path}.{name}" if path else name, schema, rules)
+        kept = _value(field.schema, given, field.go, f"{path}.{field.path}" if path else field.path, schema, rules)
         if field.omit and not field.pointer and not kept and kept is not None:
             continue
         out[name] = kept
@@ -184,12 +192,15 @@ def _absent(schema: Schema, zero_value: Any, path: str, rules: Rules) -> Any:
 def _value(schema: Schema, value: Any, go: str, path: str, owner: Schema, rules: Rules) -> Any:
     """One value that is not null, decoded and written back."""
     if spell := SPELLINGS.get(schema.name):
-        return spell(value)
+        try:
+            return spell(value)
+        except WrongType as wrong:
+            raise _mismatch(value, path, owner, str(wrong)) from None
     if schema.go:
         if not isinstance(value, dict):
             raise _mismatch(value, path, owner, go)
         return _struct(schema, value, path, rules)
-    if go == "[]byte" or (schema.scalar == "string" and schema.raw.get("format") == "byte"):
+    if _meaning(go) == "[]byte" or (schema.scalar == "string" and schema.raw.get("format") == "byte"):
         return _bytes(value, path, owner)
     if isinstance(value, dict) and schema.is_map:
         return _map(schema, value, go, path, owner, rules)
@@ -206,8 +217,8 @@ def _map(schema: Schema, value: dict[str, Any], go: str, path: str, owner: Schem
         return value
     if not element.name and element.is_map and element.is_list:
         return value  # of unknown type
-    inner = go.partition("]")[2] or "string"
-    nothing = _zero(element, inner)
+    inner = _meaning(go).partition("]")[2] or "string"
+    nothing = "" if inner == "[]byte" else _zero(element, inner)
     out = {}
     for key in sorted(value):
         below = value[key]
@@ -219,7 +230,7 @@ def _map(schema: Schema, value: dict[str, Any], go: str, path: str, owner: Schem
 
 
 def _list(schema: Schema, value: list[Any], go: str, path: str, owner: Schema, rules: Rules) -> list[Any]:
-    items, inner = schema.items, go.removeprefix("[]")
+    items, inner = schema.items, _meaning(go).removeprefix("[]")
     nothing = _zero(items, inner) if None in value else None
     return [
         _absent(items, nothing, path, rules) if item is None else _value(items, item, inner, path, owner, rules)
@@ -242,14 +253,15 @@ def _fits(schema: Schema, value: Any, go: str) -> bool:
     if schema.scalar == "string":
         return isinstance(value, str)
     if schema.scalar == "numeric":
-        whole = isinstance(value, int) or (isinstance(value, float) and go not in INTEGERS)
-        return whole and not isinstance(value, bool)
+        limit = INTEGERS.get(_meaning(go))
+        whole = isinstance(value, int) or (isinstance(value, float) and limit is None)
+        return whole and not isinstance(value, bool) and (limit is None or -limit <= value < limit)
     return not isinstance(value, dict | list)
 
 
 def _mismatch(value: Any, path: str, owner: Schema, go: str) -> ConformError:
-    given = GO_NAMES.get(type(value), "null")
-    if given == "number" and go in INTEGERS:
+    given, shown = GO_NAMES.get(type(value), "null"), go.partition("=")[0]
+    if given == "number" and _meaning(go) in INTEGERS:
         given = f"number {value}"
     struct = owner.name.rpartition(".")[2]
-    return ConformError(f"json: cannot unmarshal {given} into Go struct field {struct}.{path} of type {go}")
+    return ConformError(f"json: cannot unmarshal {given} into Go struct field {struct}.{path} of type {shown}")

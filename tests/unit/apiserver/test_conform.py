@@ -68,16 +68,42 @@ def test_quantities_and_times_have_one_spelling():
     assert conform(lease, {"spec": spec})["spec"] == {"acquireTime": "2026-01-01T00:00:00.500000Z"}
 
 
-def test_a_micro_time_needs_six_decimals():
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006"'),
+        ("2024-01-01", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T"'),
+        ("2024-01-01 00:00:00Z", 'as "2006-01-02T15:04:05Z07:00": cannot parse " 00:00:00Z" as "T"'),
+        ("2024-01-01T00:00:00", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "Z07:00"'),
+        ("2024-13-01T00:00:00Z", "month out of range"),
+        ("2024-02-31T00:00:00Z", "day out of range"),
+        ("2024-01-01T25:00:00Z", "hour out of range"),
+        ("2024-01-01T00:00:00Zx", 'extra text: "x"'),
+    ],
+)
+def test_a_time_that_is_none_is_refused_in_the_servers_words(text, message):
     with pytest.raises(FormatError) as refused:
-        conform(schema("coordination.k8s.io", "Lease"), {"spec": {"renewTime": "2024-01-01T00:00:00.5Z"}})
-    assert str(refused.value) == (
-        'parsing time "2024-01-01T00:00:00.5Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".5Z" as ".000000"'
-    )
+        conform(CONFIG_MAP, {"metadata": {"creationTimestamp": text}})
+    joint = " " if message.startswith("as ") else ": "
+    assert str(refused.value) == f'parsing time "{text}"{joint}{message}'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("2024-01-01T00:00:00.5Z", 'cannot parse ".5Z" as ".000000"'),
+        ("2024-01-01T00:00:00Z", 'cannot parse "Z" as ".000000"'),
+        ("2024-01-01T00:00:00.1234567Z", 'cannot parse "7Z" as "Z07:00"'),
+    ],
+)
+def test_a_micro_time_needs_six_decimals(text, why):
+    with pytest.raises(FormatError) as refused:
+        conform(schema("coordination.k8s.io", "Lease"), {"spec": {"renewTime": text}})
+    assert str(refused.value) == f'parsing time "{text}" as "2006-01-02T15:04:05.000000Z07:00": {why}'
 
 
 def test_binary_data_is_base64():
-    assert conform(CONFIG_MAP, {"binaryData": {"k": "YQ=="}})["binaryData"] == {"k": "YQ=="}
+    assert conform(CONFIG_MAP, {"binaryData": {"k": "YQ==", "n": None}})["binaryData"] == {"k": "YQ==", "n": ""}
     with pytest.raises(ConformError, match="illegal base64 data"):
         conform(CONFIG_MAP, {"binaryData": {"k": "!"}})
 
@@ -94,6 +120,39 @@ def test_binary_data_is_base64():
             "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32",
         ),
         ({"paused": 1}, "json: cannot unmarshal number into Go struct field DeploymentSpec.spec.paused of type bool"),
+        (
+            {"replicas": 2**40},
+            "json: cannot unmarshal number 1099511627776 into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            {"selector": "x"},
+            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.selector of type v1.LabelSelector",
+        ),
+        (
+            {"template": {"spec": {"containers": {}}}},
+            ("json: cannot unmarshal object into Go struct field PodSpec.spec.template.spec.containers "
+            "of type []v1.Container"),
+        ),
+        (
+            {"template": {"spec": {"containers": [{"imagePullPolicy": 5}]}}},
+            ("json: cannot unmarshal number into Go struct field "
+            "Container.spec.template.spec.containers.imagePullPolicy of type v1.PullPolicy"),
+        ),
+        (
+            {"template": {"spec": {"volumes": [{"secret": {"secretName": 5}}]}}},
+            ("json: cannot unmarshal number into Go struct field "
+            "SecretVolumeSource.spec.template.spec.volumes.VolumeSource.secret.secretName of type string"),
+        ),
+        (
+            {"strategy": {"rollingUpdate": {"maxSurge": []}}},
+            ("json: cannot unmarshal array into Go struct field "
+            "RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32"),
+        ),
+        (
+            {"template": {"metadata": {"creationTimestamp": 5}}},
+            ("json: cannot unmarshal number into Go struct field "
+            "ObjectMeta.spec.template.metadata.creationTimestamp of type string"),
+        ),
     ],
 )
 def test_a_value_of_the_wrong_type_is_named_with_its_go_field(spec, message):
