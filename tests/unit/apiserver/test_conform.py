@@ -121,8 +121,8 @@ def test_binary_data_is_base64():
         ),
         ({"paused": 1}, "json: cannot unmarshal number into Go struct field DeploymentSpec.spec.paused of type bool"),
         (
-            {"replicas": 2**40},
-            "json: cannot unmarshal number 1099511627776 into Go struct field DeploymentSpec.spec.replicas of type int32",
+            {"replicas": 2**31},
+            "json: cannot unmarshal number 2147483648 into Go struct field DeploymentSpec.spec.replicas of type int32",
         ),
         (
             {"selector": "x"},
