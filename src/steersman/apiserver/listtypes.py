@@ -25,6 +25,8 @@ _UNSET = object()
 
 def list_causes(root: Node, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
     """Broken embedded resources, then duplicates in sets and maps."""
+    if not root.holds_embedded and not root.holds_keyed:
+        return []
     found = list(_embedded(root, obj, ""))
     repeated = list(_repeated(root, obj, ""))
     if repeated and (old is None or not any(True for _ in _repeated(root, old, ""))):
@@ -37,7 +39,7 @@ def _child(path: str, key: str) -> str:
 
 
 def _repeated(node: Node | None, value: Any, path: str) -> Iterator[Cause]:
-    if node is None:
+    if node is None or not node.holds_keyed:
         return
     if isinstance(value, dict):
         for key, item in value.items():
@@ -79,7 +81,7 @@ def _second_occurrences(items: list[Any]) -> list[int]:
 
 
 def _embedded(node: Node | None, value: Any, path: str) -> Iterator[Cause]:
-    if node is None:
+    if node is None or not node.holds_embedded:
         return
     if isinstance(value, dict):
         if node.embedded:

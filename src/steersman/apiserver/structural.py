@@ -1,8 +1,8 @@
 """The schema of a custom resource, compiled, and what it does to an object before anyone judges it.
 
 A structural schema says of every field whether it is known, what it defaults to and whether it may be null. From that
-follow, in the order of the server: *pruning* drops unknown fields (and can name them), *null dropping* removes nulls
-that no schema wants, *defaulting* fills what is missing. Judging values is `validate.py`.
+follow, in the order of the server: *pruning* drops unknown fields (and can name them) and nulls that no schema wants,
+*defaulting* fills what is missing. Judging values is `validate.py`.
 
 Invariant: an object is never changed; what comes back shares every part that needed no change.
 """
@@ -51,9 +51,12 @@ class Node:
         "default",
         "embedded",
         "enum",
+        "fills",
         "format",
         "format_check",
         "has_default",
+        "holds_embedded",
+        "holds_keyed",
         "items",
         "list_keys",
         "list_type",
@@ -131,6 +134,11 @@ class Node:
         self.any_of = tuple(Node(child) for child in raw.get("anyOf") or ())
         self.one_of = tuple(Node(child) for child in raw.get("oneOf") or ())
         self.negation = Node(raw["not"]) if raw.get("not") is not None else None
+        below = [node for node in (*self.properties.values(), self.additional, self.items) if node is not None]
+        # What lies somewhere below, so that walks can leave out the parts that have nothing for them.
+        self.fills = any(node.has_default or node.fills for node in below)
+        self.holds_embedded = self.embedded or any(node.holds_embedded for node in below)
+        self.holds_keyed = self.list_type in {"set", "map"} or any(node.holds_keyed for node in below)
 
     def prune(self, value: Any) -> Any:
         """`value` without the fields this node does not know."""
@@ -193,7 +201,6 @@ class Structural:
         """Without unknown fields and without nulls that mean nothing."""
         if not self.preserve:
             obj = _prune(obj, self.root, "", None, at_root=True)
-            obj = _without_nulls(obj, self.root)
         out: dict[str, Any] = _embedded_metadata(obj, self.root, "", None)
         if isinstance(metadata := out.get("metadata"), dict):
             known = _known_metadata(metadata, "metadata", None)
@@ -210,7 +217,10 @@ class Structural:
 def _prune(
     value: Any, node: Node | None, path: str, unknown: list[str] | None, *, at_root: bool = False, keep: bool = False
 ) -> Any:
-    """`value` without unknown fields; their paths go to `unknown`. `keep`: it lies in a list that keeps them."""
+    """`value` without unknown fields and without nulls that mean nothing.
+
+    The paths of unknown fields go to `unknown`. `keep`: the value lies in a list that keeps them.
+    """
     if isinstance(value, dict):
         return _prune_map(value, node or _NOTHING, path, unknown, at_root=at_root, keep=keep)
     if isinstance(value, list):
@@ -218,7 +228,10 @@ def _prune(
         items = node.items if node else None
         if keep and items is None:
             return value
-        out = [_prune(item, items, f"{path}[{at}]", unknown, keep=keep) for at, item in enumerate(value)]
+        if unknown is None:
+            out = [_prune(item, items, "", None, keep=keep) for item in value]
+        else:
+            out = [_prune(item, items, f"{path}[{at}]", unknown, keep=keep) for at, item in enumerate(value)]
         return out if any(new is not old for new, old in zip(out, value, strict=True)) else value
     return value
 
@@ -242,37 +255,20 @@ def _prune_map(
             out = dict(value) if out is None else out
             del out[key]
             continue
-        pruned = _prune(item, child, here, unknown)
+        if item is None:
+            if child.refuses_null():
+                out = dict(value) if out is None else out
+                del out[key]
+            continue
+        pruned = _prune(item, child, here, unknown) if isinstance(item, dict | list) else item
         if pruned is not item:
             out = dict(value) if out is None else out
             out[key] = pruned
     return value if out is None else out
 
 
-def _without_nulls(value: Any, node: Node | None) -> Any:
-    if isinstance(value, dict):
-        changed: dict[str, Any] | None = None
-        for key, item in value.items():
-            child = node.child(key) if node else None
-            if item is None:
-                if child is not None and child.refuses_null():
-                    changed = dict(value) if changed is None else changed
-                    del changed[key]
-                continue
-            cleaned = _without_nulls(item, child) if isinstance(item, dict | list) else item
-            if cleaned is not item:
-                changed = dict(value) if changed is None else changed
-                changed[key] = cleaned
-        return value if changed is None else changed
-    if isinstance(value, list):
-        items = node.items if node else None
-        out = [_without_nulls(item, items) for item in value]
-        return out if any(new is not old for new, old in zip(out, value, strict=True)) else value
-    return value
-
-
 def _default(value: Any, node: Node | None) -> Any:
-    if node is None:
+    if node is None or not node.fills:
         return value
     if isinstance(value, dict):
         return _default_map(value, node)
@@ -336,7 +332,7 @@ def _only(entry: Any, fields: frozenset[str], path: str, unknown: list[str] | No
 
 def _embedded_metadata(value: Any, node: Node | None, path: str, unknown: list[str] | None) -> Any:
     """With the metadata of embedded resources reduced to the fields metadata has."""
-    if node is None or not isinstance(value, dict | list):
+    if node is None or not node.holds_embedded or not isinstance(value, dict | list):
         return value
     if isinstance(value, list):
         out = [_embedded_metadata(item, node.items, f"{path}[{at}]", unknown) for at, item in enumerate(value)]
