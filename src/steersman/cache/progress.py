@@ -24,10 +24,12 @@ import msgspec
 from steersman.kube.errors import (
     BadRequest,
     ConnectionFailed,
+    Forbidden,
     Gone,
     Invalid,
     KubeError,
     MethodNotAllowed,
+    NotFound,
     RequestTimeout,
     ServerError,
     TooManyRequests,
@@ -56,6 +58,7 @@ PAGE = 500  # objects per page of a list: bounds the memory one response needs
 
 BACKOFF_FIRST = 0.8  # seconds; doubles with every failure…
 BACKOFF_LIMIT = 30.0  # …up to here, and up to as much again is added at random so that clients do not march in step
+REFUSED_LIMIT = 6.0  # …or here for a missing kind or right, which somebody may be about to install or grant
 BACKOFF_FORGET = 120.0  # seconds without a failure after which the next one counts as the first
 SHORT_WATCH = 1.0  # a watch that ends sooner than this without an event is a server in trouble, not an idle one
 PATIENCE = 5  # failed watches in a row after which the revision itself is doubted, and listed anew
@@ -183,7 +186,8 @@ def _after_failed_list(
     if isinstance(step, Stream) and isinstance(error, (Invalid, BadRequest, MethodNotAllowed)):
         progress = replace(progress, streaming=False)
         return progress, first_step(progress)
-    progress, delay = _back_off(progress, now, random)
+    limit = REFUSED_LIMIT if isinstance(error, (NotFound, Forbidden)) else BACKOFF_LIMIT
+    progress, delay = _back_off(progress, now, random, limit)
     return progress, first_step(progress, after=_at_least(delay, error))
 
 
@@ -217,8 +221,8 @@ def _at_least(delay: float, error: Exception) -> float:
     return max(delay, (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0)
 
 
-def _back_off(progress: Progress, now: float, random: Random) -> tuple[Progress, float]:
+def _back_off(progress: Progress, now: float, random: Random, limit: float = BACKOFF_LIMIT) -> tuple[Progress, float]:
     failures = progress.failures if now - progress.failed_at < BACKOFF_FORGET else 0
-    delay = min(BACKOFF_LIMIT, BACKOFF_FIRST * 2 ** min(failures, 16))
+    delay = min(limit, BACKOFF_FIRST * 2 ** min(failures, 16))
     progress = msgspec.structs.replace(progress, failures=failures + 1, failed_at=now)
     return progress, delay + random.uniform(0.0, delay)

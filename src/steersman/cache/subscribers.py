@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from steersman.cache.identity import ref_of
+from steersman.errors import traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,9 +72,10 @@ class Subscribers(Generic[T]):
             return
         try:
             member.handler(old, new, initial)
-        except Exception:  # noqa: BLE001  # whatever a handler does, the store and the others go on; it is logged below
+        except Exception as error:  # noqa: BLE001  # whatever a handler does, the store and the others go on
             self._metrics.handler_errors.inc()
-            self._log.exception("an event handler failed", object=str(ref_of(old if new is None else new)))
+            about = str(ref_of(old if new is None else new))
+            self._log.error("an event handler failed", object=about, traceback=traceback_of(error))
 
 
 class _Member(Generic[T]):

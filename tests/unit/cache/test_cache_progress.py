@@ -194,8 +194,7 @@ def test_a_refusal_is_asked_again_with_growing_delays(error):
         progress, step = step_after(Failed(error), step=first_step(progress), progress=progress, now=1000.0 + number)
         delays.append(step.after)
     assert delays[0] < 2
-    assert max(delays) <= 60
-    assert delays[-1] >= 30
+    assert 6 <= delays[-1] <= 12  # somebody may be about to install the kind or grant the right
 
 
 def test_backoff_starts_over_after_a_quiet_time():
