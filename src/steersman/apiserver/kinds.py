@@ -152,7 +152,8 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=Fals
         """The compiled schema of a custom resource: validation, pruning, defaulting."""
         from steersman.apiserver.structural import Structural
 
-        return Structural.compile(self.custom.openapi if self.custom else {})
+        assert self.custom is not None
+        return Structural.compile(self.custom.openapi, preserve=self.custom.preserve_unknown)
 
     def subresource(self, name: str) -> Subresource:
         """What subresource `name` of this resource answers to."""

@@ -136,9 +136,9 @@ class Node:
         self.negation = Node(raw["not"]) if raw.get("not") is not None else None
         below = [node for node in (*self.properties.values(), self.additional, self.items) if node is not None]
         # What lies somewhere below, so that walks can leave out the parts that have nothing for them.
-        self.fills = any(node.has_default or node.fills for node in below)
-        self.holds_embedded = self.embedded or any(node.holds_embedded for node in below)
-        self.holds_keyed = self.list_type in {"set", "map"} or any(node.holds_keyed for node in below)
+        self.fills: bool = any(node.has_default or node.fills for node in below)
+        self.holds_embedded: bool = self.embedded or any(node.holds_embedded for node in below)
+        self.holds_keyed: bool = self.list_type in {"set", "map"} or any(node.holds_keyed for node in below)
 
     def prune(self, value: Any) -> Any:
         """`value` without the fields this node does not know."""
