@@ -62,9 +62,11 @@ def mutate(api: Api, info: ResourceInfo, obj: JSON, warnings: list[str]) -> JSON
     return obj
 
 
-def allocate(api: Api, info: ResourceInfo, obj: JSON, old: JSON | None) -> JSON:
+def allocate(api: Api, info: ResourceInfo, obj: JSON, old: JSON | None, *, dry_run: bool) -> JSON:
     """Fill in what comes out of a pool."""
-    return api.pools.allocate(obj, old) if info.kind.qualified == "services" and info.custom is None else obj
+    if info.kind.qualified != "services" or info.custom is not None:
+        return obj
+    return api.pools.allocate(obj, old, dry_run=dry_run)
 
 
 def _pod(api: Api, info: ResourceInfo, pod: JSON) -> JSON:

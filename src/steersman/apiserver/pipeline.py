@@ -81,7 +81,7 @@ def insert(
     generation = info.next_generation(None, obj)
     if generation is not None:
         obj["metadata"] = {**obj["metadata"], "generation": generation}
-    obj = admission.allocate(api, info, obj, None)
+    obj = admission.allocate(api, info, obj, None, dry_run=options.dry_run)
     if causes := invalid_causes(info, obj, None):
         raise statuses.invalid(info.kind, name, causes)
     warnings += strategy.update_warnings(info, obj, None)
@@ -148,7 +148,7 @@ def change(
         obj = {**obj, "status": old.get("status", {})}
     else:
         obj = strategy.for_update(info, obj, old)
-        obj = admission.allocate(api, info, obj, old)
+        obj = admission.allocate(api, info, obj, old, dry_run=options.dry_run)
         generation = info.next_generation(old, obj)
         if generation is not None:
             obj["metadata"] = {**obj["metadata"], "generation": generation}

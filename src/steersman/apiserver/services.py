@@ -47,21 +47,24 @@ class Pools:
             self._addresses.update(_addresses(event.record.obj))
             self._ports.update(_ports(event.record.obj))
 
-    def allocate(self, service: JSON, old: JSON | None) -> JSON:
-        """`service` with what it needs; raises 422 when it asks for what it cannot have."""
+    def allocate(self, service: JSON, old: JSON | None, *, dry_run: bool = False) -> JSON:
+        """`service` with what it needs; raises 422 when it asks for what it cannot have.
+
+        A dry run does not look for what is free: it shows the first address, and ports beyond the range.
+        """
         spec = service.get("spec") or {}
         before = (old or {}).get("spec") or {}
-        spec = _kept(spec, before)
-        spec = self._with_address(service, spec, before)
-        return {**service, "spec": self._with_ports(service, spec, before)}
+        spec = _without_leftovers(_kept(spec, before), before)
+        spec = self._with_address(service, spec, before, dry_run=dry_run)
+        return {**service, "spec": self._with_ports(service, spec, before, dry_run=dry_run)}
 
-    def _with_address(self, service: JSON, spec: JSON, before: JSON) -> JSON:
+    def _with_address(self, service: JSON, spec: JSON, before: JSON, *, dry_run: bool) -> JSON:
         if spec.get("type") == "ExternalName":
             dropped = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"}
             return {key: value for key, value in spec.items() if key not in dropped}
         address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
         if not address:
-            address = self._free_address()
+            address = str(NETWORK[0]) if dry_run else self._free_address()
         elif address not in {"None", before.get("clusterIP")}:
             self._check_address(service, address, before)
         out = {**spec, "clusterIP": address, "clusterIPs": spec.get("clusterIPs") or [address]}
@@ -100,7 +103,7 @@ class Pools:
             SERVICE, service["metadata"].get("name", ""), [Cause("FieldValueInvalid", text, "spec.clusterIPs")]
         )
 
-    def _with_ports(self, service: JSON, spec: JSON, before: JSON) -> JSON:
+    def _with_ports(self, service: JSON, spec: JSON, before: JSON, *, dry_run: bool) -> JSON:
         ports = spec.get("ports") or []
         needed = spec.get("type") == "NodePort" or (
             spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
@@ -111,13 +114,19 @@ class Pools:
             return {**spec, "ports": [{k: v for k, v in port.items() if k != "nodePort"} for port in ports]}
         own = set(_ports({"spec": before}))
         taken = self._ports - own
+        # The first time a service needs node ports, the same port of two protocols gets one number.
+        shared = {} if own else {port["port"]: port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         out: list[JSON] = []
         for index, port in enumerate(ports):
-            wanted = port.get("nodePort")
+            wanted = port.get("nodePort") or shared.get(port["port"])
             if wanted:
                 self._check_port(service, index, wanted, taken)
+            elif dry_run:
+                wanted = max((p["nodePort"] for p in out), default=PORTS.stop) + 1
             else:
                 wanted = self._free_port(taken | {p["nodePort"] for p in (*out, *ports) if p.get("nodePort")})
+            if not own:
+                shared.setdefault(port["port"], wanted)
             out.append({**port, "nodePort": wanted})
         return {**spec, "ports": out}
 
@@ -160,6 +169,23 @@ def _kept(spec: JSON, before: JSON) -> JSON:
             for port in out.get("ports") or ()
         ]
     return out
+
+
+def _without_leftovers(spec: JSON, before: JSON) -> JSON:
+    """After a change of type, what only the old type needs goes away, unless the writer has touched it."""
+    external, balanced = {"NodePort", "LoadBalancer"}, {"LoadBalancer"}
+    unneeded = {
+        field
+        for field, types in (
+            ("allocateLoadBalancerNodePorts", balanced),
+            ("loadBalancerClass", balanced),
+            ("externalTrafficPolicy", external),
+        )
+        if before.get("type") in types and spec.get("type") not in types and spec.get(field) == before.get(field)
+    }
+    if spec.get("externalIPs"):
+        unneeded.discard("externalTrafficPolicy")
+    return {key: value for key, value in spec.items() if key not in unneeded} if unneeded else spec
 
 
 def _addresses(service: JSON) -> Iterator[str]:

@@ -16,6 +16,7 @@ _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _RECORDED = re.compile(r"(?<=\()\d+(?=\))")
 _ADDRESS = re.compile(r"10\.\d{1,3}\.\d{1,3}\.\d{1,3}")
+_NODE_PORT = re.compile(r"\b3[0-2]\d{3}\b")
 _GO_DIFF = re.compile(r"\n@@ -.*", re.DOTALL)  # a refused change of a pod is shown as a diff of Go structs
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _NOISE = {"kube-root-ca.crt"}
@@ -103,6 +104,8 @@ class Sight:
         value = _TIME.sub("TIME", value)
         value = _GO_DIFF.sub("", value)
         value = _TOKEN_VOLUME.sub(lambda found: self._token("volume", found[0]), value)
+        if key == "message":
+            value = _NODE_PORT.sub(lambda found: self._token("port", found[0]), value)
         if key in {"clusterIP", "clusterIPs"}:
             value = _ADDRESS.sub(lambda found: self._token("ip", found[0]), value)
         return value
