@@ -12,7 +12,9 @@ Text of an error may be shown, logged and stored: it never holds a secret value.
 
 from __future__ import annotations
 
-__all__ = ["ConfigError", "DriverError", "FormatError", "PlanError", "SteersmanError"]
+import traceback
+
+__all__ = ["ConfigError", "DriverError", "FormatError", "PlanError", "SteersmanError", "traceback_of"]
 
 
 class SteersmanError(Exception):
@@ -55,3 +57,11 @@ class DriverError(SteersmanError):
         self.message = message
         self.server = server
         self.retryable = retryable
+
+
+def traceback_of(error: BaseException, *, limit: int = 12) -> str:
+    """Where `error` and its causes happened, for a log: the innermost frames of each, without local variables.
+
+    Renderers that are given the exception itself may print locals, and those hold objects, Secrets among them.
+    """
+    return "".join(traceback.format_exception(error, limit=-limit)).rstrip()

@@ -14,9 +14,9 @@ from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import ObjectMeta, Resource, Struct
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import ObjectRef
+from steersman.kube.types.core import Event
 from steersman.runtime.controller import Controller
 from steersman.runtime.manager import Manager
-from steersman.runtime.recorder import Event
 from steersman.runtime.result import done, requeue
 from steersman.testing import eventually
 

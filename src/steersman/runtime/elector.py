@@ -21,10 +21,11 @@ import structlog
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import FormatError, SteersmanError
-from steersman.kube.client import PatchType
 from steersman.kube.errors import Conflict, KubeError, NotFound
-from steersman.kube.objects import ObjectMeta, Resource, Struct
+from steersman.kube.objects import ObjectMeta
+from steersman.kube.patches import PatchType
 from steersman.kube.times import format_micro_time, parse_time
+from steersman.kube.types.coordination import Lease, LeaseSpec
 from steersman.runtime.deadline import Deadline
 from steersman.runtime.election import (
     Failed,
@@ -70,22 +71,6 @@ class LeaseStore(Protocol):
         """Replace `version` (empty: create) and return the new one; Conflict when it is not the newest."""
 
 
-class LeaseSpec(Struct):
-    """The part of a Lease that says who leads."""
-
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
-
-
-class Lease(Resource, group="coordination.k8s.io", version="v1"):
-    """A lease: who holds it, and since when."""
-
-    spec: LeaseSpec | None = None
-
-
 class KubeLease:
     """A lease kept in a Lease object. Updates are patches, so fields we do not know survive."""
 
@@ -105,7 +90,7 @@ class KubeLease:
     @staticmethod
     def record(lease: Lease) -> Record:
         """What a Lease object says."""
-        spec = lease.spec or LeaseSpec()
+        spec = lease.spec
         return Record(
             holder=spec.holder_identity or "",
             duration_seconds=float(spec.lease_duration_seconds or 0),

@@ -23,12 +23,11 @@ from structlog.contextvars import bound_contextvars
 
 from steersman.cache.identity import ref_of
 from steersman.clock import SYSTEM_CLOCK
-from steersman.errors import ConfigError, PlanError, SteersmanError
+from steersman.errors import ConfigError, PlanError, SteersmanError, traceback_of
 from steersman.kube.errors import KubeError
 from steersman.runtime.cluster import Shelf, Snapshots
 from steersman.runtime.context import ClusterContext, Context
 from steersman.runtime.deadline import Deadline
-from steersman.runtime.faults import traceback_of
 from steersman.runtime.finalizers import has_finalizer, is_terminating
 from steersman.runtime.histogram import RECONCILE_BUCKETS, Histogram
 from steersman.runtime.queue import LOW_PRIORITY, QueueClosed, WorkQueue

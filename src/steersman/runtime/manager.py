@@ -22,11 +22,10 @@ import structlog
 
 from steersman.cache import InformerPool
 from steersman.clock import SYSTEM_CLOCK
-from steersman.errors import ConfigError, SteersmanError
+from steersman.errors import ConfigError, SteersmanError, traceback_of
 from steersman.runtime.cluster import Cluster
 from steersman.runtime.deadline import Deadline
 from steersman.runtime.engine import Engine
-from steersman.runtime.faults import traceback_of
 from steersman.runtime.health import HealthServer, LoopLag
 from steersman.runtime.metrics import RuntimeCollector
 from steersman.runtime.recorder import EventRecorder

@@ -15,23 +15,24 @@ import uuid
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import msgspec
 import structlog
 
 from steersman.cache.identity import ref_of, revision_of, uid_of
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.errors import KubeError, NotFound
-from steersman.kube.objects import ObjectMeta, Resource, Struct
+from steersman.kube.objects import ObjectMeta
 from steersman.kube.times import format_time
+from steersman.kube.types.core import Event, EventSource, ObjectReference
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from steersman.clock import Clock
     from steersman.kube.client import Client
+    from steersman.kube.objects import Resource
     from steersman.kube.resources import Kind
 
-__all__ = ["Event", "EventRecorder"]
+__all__ = ["EventRecorder"]
 
 SIMILAR = 10  # different messages after which events are combined…
 SIMILAR_SECONDS = 600.0  # …within this time
@@ -43,38 +44,6 @@ PENDING = 1000
 V = TypeVar("V")
 
 log = structlog.get_logger(__name__)
-
-
-class ObjectReference(Struct):
-    """What an event is about."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class EventSource(Struct):
-    """Who says it."""
-
-    component: str = ""
-
-
-class Event(Resource, version="v1", omit_defaults=False):
-    """Something that happened to an object. Written in full: a count of one is a count."""
-
-    involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
-    type: str = "Normal"
-    reason: str = ""
-    message: str = ""
-    count: int = 1
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    source: EventSource = msgspec.field(default_factory=EventSource)
-    reporting_component: str = ""
-    reporting_instance: str = ""
 
 
 class _Recent(Generic[V]):
@@ -135,6 +104,7 @@ class EventRecorder:
             type="Warning" if warning else "Normal",
             reason=reason,
             message=message,
+            count=1,
             first_timestamp=now,
             last_timestamp=now,
             source=EventSource(component=self._component),

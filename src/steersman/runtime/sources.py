@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from steersman.cache.identity import ref_of, revision_of
+from steersman.errors import traceback_of
 from steersman.kube.resources import Kind, ObjectRef
-from steersman.runtime.faults import traceback_of
 from steersman.runtime.metadata import kind_of, owners_of
 from steersman.runtime.queue import LOW_PRIORITY
 

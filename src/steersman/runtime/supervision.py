@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from steersman.clock import SYSTEM_CLOCK
-from steersman.errors import SteersmanError
+from steersman.errors import SteersmanError, traceback_of
 from steersman.runtime.deadline import Deadline
-from steersman.runtime.faults import traceback_of
 from steersman.runtime.ratelimit import Backoff
 
 if TYPE_CHECKING:
