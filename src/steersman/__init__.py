@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         owner_reference,
     )
     from steersman.kube.patches import PatchType
+    from steersman.kube.quantities import Quantity
     from steersman.kube.resources import Kind, ObjectRef
     from steersman.kube.selectors import Selector
     from steersman.kube.types import (
@@ -135,6 +136,7 @@ __all__ = [
     "Pod",
     "Predicate",
     "PreserveUnknown",
+    "Quantity",
     "Resource",
     "Result",
     "Rule",
@@ -220,6 +222,7 @@ _MODULES = {
         "owner_reference",
     ),
     "steersman.kube.patches": ("PatchType",),
+    "steersman.kube.quantities": ("Quantity",),
     "steersman.kube.resources": (
         "Kind",
         "ObjectRef",

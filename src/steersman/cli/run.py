@@ -25,6 +25,13 @@ __all__ = ["command"]
 @click.option("--lease", metavar="NS/NAME", help="The Lease.  [default: steersman in the pod's namespace]")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Keys each controller works on at once.")
 @click.option("--dry-run", is_flag=True, default=None, help="Write nothing: every write is sent as a dry run.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME=CONTEXT",
+    help="Another cluster, under the name controllers know it by; may be repeated.",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), default="auto")
 @kube_options
@@ -35,6 +42,7 @@ def command(
     context: str | None,
     log_level: str,
     log_format: str,
+    clusters: tuple[str, ...],
     **flags: Any,
 ) -> None:
     """Run operators until told to stop.
@@ -57,7 +65,8 @@ def command(
     configure_logging(level=log_level, form=log_format)
     settings = _override(load_settings(config), flags)
     controllers = _controllers(files, settings)
-    asyncio.run(_run(controllers, settings, cluster_config(kubeconfig, context)))
+    others = {name: cluster_config(kubeconfig, other) for name, other in map(_named_context, clusters)}
+    asyncio.run(_run(controllers, settings, cluster_config(kubeconfig, context), others))
 
 
 def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
@@ -73,17 +82,32 @@ def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
     return msgspec.structs.replace(settings, **changes)
 
 
-async def _run(controllers: list[Any], settings: Settings, config: ClusterConfig) -> None:
+def _named_context(option: str) -> tuple[str, str]:
+    name, separator, context = option.partition("=")
+    if not (separator and name and context):
+        raise click.BadParameter(f'"{option}" is not NAME=CONTEXT', param_hint="--cluster")
+    return name, context
+
+
+async def _run(
+    controllers: list[Any], settings: Settings, config: ClusterConfig, others: dict[str, ClusterConfig]
+) -> None:
     import asyncio
+    import contextlib
     import signal
 
     from steersman.kube.client import Client
     from steersman.runtime.manager import Manager
 
-    async with Client.connect(config) as client:
+    async with contextlib.AsyncExitStack() as open_clients:
+        client = await open_clients.enter_async_context(Client.connect(config))
+        clusters = {
+            name: await open_clients.enter_async_context(Client.connect(other)) for name, other in others.items()
+        }
         manager = Manager(
             client,
             controllers,
+            clusters=clusters,
             elector=_elector(client, settings, config),
             listen=settings.listen or ("0.0.0.0:8080" if _in_cluster() else "127.0.0.1:8080"),
             dry_run=settings.dry_run,
