@@ -300,7 +300,7 @@ def _field_of(directive: str, prefix: str, error: str) -> str:
 
 def _lookup(schema: Schema, name: str) -> Schema:
     """The type of a struct's field. The server cannot merge below maps of objects: it says so."""
-    if not schema.fields:
+    if not schema.fields and not schema.name:
         raise internal("merging an object in json but data type is not struct, instead is: map")
     known = schema.fields.get(name)
     if known is None:

@@ -175,6 +175,12 @@ def test_a_patch_that_makes_no_sense_is_refused_in_the_servers_words(patch, code
     assert refused.value.message.startswith(message)
 
 
+def test_data_of_unknown_type_cannot_be_merged_into():
+    revision = builtin_schema(Kind(group="apps", version="v1", kind="ControllerRevision", plural="controllerrevisions"))
+    with pytest.raises(StatusError, match='unable to find api field in struct RawExtension for the json field "a"'):
+        patched({"data": {"a": {"b": 1}}}, {"data": {"a": {"b": 2}}}, revision)
+
+
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True, max_size=5)
 
 
