@@ -181,17 +181,6 @@ class Controller(msgspec.Struct, frozen=True):
         """Only in these namespaces, for everything it watches: what rights in a few namespaces are enough for."""
         return replace(self, watched=tuple(_narrowed(row, frozenset(namespaces)) for row in self.watched))
 
-    def within(self, namespaces: Collection[str]) -> Controller:
-        """Watch only these namespaces, wherever a row does not say otherwise; cluster-scoped kinds stay as they are."""
-        names = frozenset(namespaces)
-
-        def narrowed(row: Watch) -> Watch:
-            if not row.kind.namespaced or row.selection.namespaces is not None:
-                return row
-            return replace(row, selection=replace(row.selection, namespaces=names))
-
-        return replace(self, watched=tuple(map(narrowed, self.watched)))
-
     def configured(self, **options: Any) -> Controller:
         """With other `Options`: `configured(concurrency=2, timeout_seconds=60)`."""
         return replace(self, options=replace(self.options, **options))
