@@ -70,16 +70,15 @@ class Regexp:
 
     def search(self, text: str) -> bool:
         """Whether the pattern matches anywhere in `text`."""
-        state: _State | None = self._initial
+        state = self._initial
         for char in text:
-            assert state is not None
             try:
-                state = state.next[char]
+                following = state.next[char]
             except KeyError:
-                state = self._advance(state, char)
-            if state is None:
+                following = self._advance(state, char)
+            if following is None:
                 return True
-        assert state is not None
+            state = following
         if state.accepts is None:
             state.accepts = _MATCH in self._reachable(state, None)
         return state.accepts

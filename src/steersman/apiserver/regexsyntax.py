@@ -155,37 +155,30 @@ class _Parser:
             raise RegexpError("expression nests too deeply", self.text)
         branches: list[Node] = []
         parts: list[Node] = []
+        repeated = self.at  # where the operator of the item before began; it cannot be repeated again
         while self.at < len(self.text) and self._peek() != ")":
+            start = self.at
             if self._peek() == "|":
                 self.at += 1
                 branches.append(Sequence(tuple(parts)))
                 parts = []
-                continue
-            if self._peek(2) == "(?" and (changed := self._flags_only(flags)) is not None:
+            elif self._peek(2) == "(?" and (changed := self._flags_only(flags)) is not None:
                 flags = changed
+            elif (repeat := self._repeat_ahead()) is not None:
+                least, most, self.at = repeat
+                self.at += self._peek() == "?"
+                if not parts:
+                    raise RegexpError("missing argument to repetition operator", self.text[start : self.at])
+                if repeated < start:
+                    raise RegexpError("invalid nested repetition operator", self.text[repeated : self.at])
+                parts[-1] = Repeat(parts[-1], least, most)
+                repeated = start
                 continue
-            parts.extend(self._repeated(flags, depth))
+            else:
+                parts.extend(self._one(flags, depth))
+            repeated = self.at
         branches.append(Sequence(tuple(parts)))
         return branches[0] if len(branches) == 1 else Alternatives(tuple(branches))
-
-    def _repeated(self, flags: _Flags, depth: int) -> list[Node]:
-        if self._repeat_ahead() is not None:
-            piece = "{" if self._peek() == "{" else self._peek()
-            bounds = self._repeat_ahead()
-            piece = self.text[self.at : bounds[2]] if bounds else piece
-            raise RegexpError("missing argument to repetition operator", piece)
-        parts = self._one(flags, depth)
-        repeat = self._repeat_ahead()
-        if repeat is None:
-            return parts
-        start = self.at
-        least, most, self.at = repeat
-        if self._peek() == "?":
-            self.at += 1
-        following = self._repeat_ahead()
-        if following is not None:
-            raise RegexpError("invalid nested repetition operator", self.text[start : following[2]])
-        return [*parts[:-1], Repeat(parts[-1], least, most)]
 
     def _repeat_ahead(self) -> tuple[int, int | None, int] | None:
         """(least, most, where it ends) of the repetition operator at the current place."""
@@ -223,8 +216,8 @@ class _Parser:
     def _flags_only(self, flags: _Flags) -> _Flags | None:
         """The new flags when a `(?flags)` item is next; it holds to the end of the enclosing group."""
         close = self.text.find(")", self.at)
-        inside = self.text[self.at + 2 : close] if close > 0 else ""
-        if not inside or inside.strip("imsU-"):
+        inside = self.text[self.at + 2 : close]
+        if close < 0 or inside.strip("imsU-"):
             return None
         changed = self._changed(flags, inside, self.text[self.at : close + 1])
         self.at = close + 1
@@ -263,8 +256,6 @@ class _Parser:
             self.at += 1 + len(head) + 1
             return self._changed(flags, head, self.text[start : self.at]) if head else flags
         known = len(rest) - len(rest.lstrip("imsU-"))
-        if known >= len(rest):
-            raise RegexpError("missing closing )", self.text)
         raise RegexpError("invalid or unsupported Perl syntax", self.text[start : self.at + 2 + known])
 
     def _escape(self, flags: _Flags) -> list[Node]:
@@ -346,8 +337,6 @@ class _Parser:
         while first or self._peek() != "]":
             if not self._peek():
                 raise RegexpError("missing closing ]", self.text[start:])
-            if self._peek() == "-" and not first and self._peek(2) != "-]":
-                raise RegexpError("invalid character class range", self._peek(2))
             first = False
             item = self._class_item(flags, start)
             sets.append(item) if isinstance(item, Chars) else ranges.append(item)

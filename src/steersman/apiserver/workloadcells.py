@@ -117,7 +117,7 @@ def cron_job(obj: JSON, now: float) -> Cells:
     """The row of one."""
     spec, status = spec_of(obj), status_of(obj)
     last = age(status["lastScheduleTime"], now) if status.get("lastScheduleTime") else NONE
-    suspended = {True: "True", False: "False"}.get(spec.get("suspend"), UNSET)  # type: ignore[call-overload]  # None too
+    suspended = UNSET if spec.get("suspend") is None else str(spec["suspend"])
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     pod = containers((job.get("template") or {}).get("spec"))
     active = len(status.get("active") or ())

@@ -50,6 +50,8 @@ from steersman.apiserver.regexps import MAX_STATES, Regexp, RegexpError
         ("^a|b$", "ax", True),
         ("", "anything", True),
         ("^a*?$", "aaa", True),
+        ("^a(?i)*$", "aa", True),
+        ("^[a-c-e]+$", "b-e", True),
     ],
 )
 def test_patterns_mean_what_they_mean_in_go(pattern: str, text: str, matches: bool) -> None:
@@ -74,6 +76,10 @@ def test_patterns_mean_what_they_mean_in_go(pattern: str, text: str, matches: bo
         ("*a", "missing argument to repetition operator: `*`"),
         ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
         (r"\pX", r"invalid character class range: `\pX`"),
+        ("a?+?", "invalid nested repetition operator: `?+?`"),
+        ("(?", "invalid or unsupported Perl syntax: `(?`"),
+        ("(?ix)", "invalid or unsupported Perl syntax: `(?ix`"),
+        ("(?P<a b>c)", "invalid named capture: `(?P<a b>`"),
         ("a\\", "trailing backslash at end of expression: ``"),
     ],
 )
