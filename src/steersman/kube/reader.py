@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from steersman.kube.fieldselectors import FieldSelector
+    from steersman.kube.linestream import LineStream
     from steersman.kube.selectors import Selector
-    from steersman.kube.transport import LineStream, Response, Transport
+    from steersman.kube.transport import Response, Transport
 
 __all__ = ["ListOptions", "Reader", "Target", "WatchOptions"]
 

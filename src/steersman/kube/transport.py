@@ -27,15 +27,13 @@ from steersman.kube.access import explain_forbidden
 from steersman.kube.auth import Credentials, credentials_for
 from steersman.kube.errors import (
     BadResponse,
-    ConnectionFailed,
     CredentialsFailed,
     KubeError,
     RequestInfo,
-    RequestTimeout,
     Unauthorized,
 )
 from steersman.kube.failures import Failure, explain, refusal
-from steersman.kube.lines import LineSplitter, LineTooLongError
+from steersman.kube.linestream import LineStream
 from steersman.kube.metrics import ClientMetrics
 from steersman.kube.retries import RetryPolicy, worth_repeating
 from steersman.kube.sockets import keepalive_socket
@@ -45,14 +43,13 @@ from steersman.kube.useragent import user_agent as default_user_agent
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Iterator, Mapping
-    from typing import Self
+    from collections.abc import AsyncIterator, Mapping
 
     from prometheus_client import CollectorRegistry
 
     from steersman.kube.clusterconfig import ClusterConfig
 
-__all__ = ["LineStream", "Response", "Transport", "TransportOptions"]
+__all__ = ["Response", "Transport", "TransportOptions"]
 
 JSON: Final = "application/json"
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD"})
@@ -365,67 +362,3 @@ class Transport:
         # aiohttp repeats PUT and DELETE by itself when a connection breaks; what is repeated is decided here alone.
         session._retry_connection = False  # noqa: SLF001  # there is no public switch
         return session
-
-
-class LineStream:
-    """The lines of an open stream, as an async iterator; `batch` gives those that arrived together.
-
-    A wait that is cancelled loses nothing: the next one goes on where it was.
-    """
-
-    def __init__(
-        self,
-        answer: aiohttp.ClientResponse,
-        request: RequestInfo,
-        config: ClusterConfig,
-        *,
-        clock: Clock,
-        idle_timeout: float | None,
-        max_line_bytes: int,
-    ) -> None:
-        self.request = request
-        self._answer = answer
-        self._config = config
-        self._clock = clock
-        self._idle_timeout = idle_timeout
-        self._splitter = LineSplitter(limit=max_line_bytes)
-        self._ready: Iterator[bytes] = iter(())
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while (line := next(self._ready, None)) is None:
-            batch = await self.batch()
-            if not batch:
-                raise StopAsyncIteration
-            self._ready = iter(batch)
-        return line
-
-    async def batch(self) -> list[bytes]:
-        """The next whole lines; none when the server has ended the stream, an error when the stream broke."""
-        while chunk := await self._chunk():
-            try:
-                lines = self._splitter.feed(chunk)
-            except LineTooLongError as error:
-                raise BadResponse(f"not a stream of events: {error}", request=self.request) from None
-            if lines:
-                return lines
-        if self._splitter.rest:
-            raise BadResponse("the stream ended in the middle of a line", request=self.request)
-        return []
-
-    async def _chunk(self) -> bytes:
-        try:
-            async with timeout(self._clock, self._idle_timeout):
-                return await self._answer.content.readany()
-        except TimeoutError:
-            failure: KubeError = RequestTimeout(
-                f"nothing came for {self._idle_timeout:g} seconds: the connection is taken for dead",
-                request=self.request,
-            )
-        except aiohttp.ClientPayloadError:
-            failure = ConnectionFailed("the connection broke in the middle of the stream", request=self.request)
-        except (aiohttp.ClientError, OSError) as error:
-            failure = explain(error, self.request, self._config, 0.0).error
-        raise failure
