@@ -130,28 +130,38 @@ def test_binary_data_is_base64():
         ),
         (
             {"template": {"spec": {"containers": {}}}},
-            ("json: cannot unmarshal object into Go struct field PodSpec.spec.template.spec.containers "
-            "of type []v1.Container"),
+            (
+                "json: cannot unmarshal object into Go struct field PodSpec.spec.template.spec.containers "
+                "of type []v1.Container"
+            ),
         ),
         (
             {"template": {"spec": {"containers": [{"imagePullPolicy": 5}]}}},
-            ("json: cannot unmarshal number into Go struct field "
-            "Container.spec.template.spec.containers.imagePullPolicy of type v1.PullPolicy"),
+            (
+                "json: cannot unmarshal number into Go struct field "
+                "Container.spec.template.spec.containers.imagePullPolicy of type v1.PullPolicy"
+            ),
         ),
         (
             {"template": {"spec": {"volumes": [{"secret": {"secretName": 5}}]}}},
-            ("json: cannot unmarshal number into Go struct field "
-            "SecretVolumeSource.spec.template.spec.volumes.VolumeSource.secret.secretName of type string"),
+            (
+                "json: cannot unmarshal number into Go struct field "
+                "SecretVolumeSource.spec.template.spec.volumes.VolumeSource.secret.secretName of type string"
+            ),
         ),
         (
             {"strategy": {"rollingUpdate": {"maxSurge": []}}},
-            ("json: cannot unmarshal array into Go struct field "
-            "RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32"),
+            (
+                "json: cannot unmarshal array into Go struct field "
+                "RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32"
+            ),
         ),
         (
             {"template": {"metadata": {"creationTimestamp": 5}}},
-            ("json: cannot unmarshal number into Go struct field "
-            "ObjectMeta.spec.template.metadata.creationTimestamp of type string"),
+            (
+                "json: cannot unmarshal number into Go struct field "
+                "ObjectMeta.spec.template.metadata.creationTimestamp of type string"
+            ),
         ),
     ],
 )
