@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steersman.apiserver.api import Api, Reply
+    from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.requests import Request
     from steersman.apiserver.watch import Watch
 
@@ -29,6 +30,7 @@ _VERBS: dict[str, Callable[[Api, Request], Reply | Watch]] = {
     "delete": lifecycle.delete,
     "deletecollection": lifecycle.delete_collection,
 }
+_WHILE_TERMINATING = {"patch", "update"}  # so that finalizers can be taken off; discovery does not show them
 _NEEDS_NAMESPACE = {"create", "deletecollection"}
 
 
@@ -40,7 +42,7 @@ def dispatch(api: Api, request: Request) -> Reply | Watch:
         request.warnings.append(info.deprecation)
     if route.subresource:
         return subresources.dispatch(api, request, verb)
-    allowed = verb in info.verbs and not (verb == "create" and route.name)
+    allowed = _allowed(info, verb, route.name)
     if info.kind.namespaced and not route.namespace and verb in _NEEDS_NAMESPACE:
         allowed = False
     if not allowed:
@@ -48,3 +50,18 @@ def dispatch(api: Api, request: Request) -> Reply | Watch:
     if info.virtual:
         return subresources.virtual(api, request, verb)
     return _VERBS[verb](api, request)
+
+
+def _allowed(info: ResourceInfo, verb: str, name: str) -> bool:
+    if verb == "create" and name:
+        return False
+    if verb in info.verbs or info.custom is None:
+        return verb in info.verbs
+    if verb == "create":
+        raise statuses.StatusError(
+            405,
+            "create not allowed while custom resource definition is terminating",
+            reason="MethodNotAllowed",
+            details={"group": info.kind.group, "kind": info.kind.plural},
+        )
+    return verb in _WHILE_TERMINATING
