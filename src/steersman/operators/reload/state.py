@@ -16,7 +16,7 @@ says what it found, and whatever cannot be read counts as nothing known.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -105,15 +105,19 @@ def write_state(applied: Applied) -> str:
     """The text of the annotation: the same state gives the same text, never longer than `LIMIT`."""
     applied = replace(applied, restarts=tuple(sorted(applied.restarts))[-_REMEMBERED_RESTARTS:])
     text = _encode(applied)
+    excess = len(text.encode()) - LIMIT
+    if excess <= 0:
+        return text
     sources = dict(applied.sources)
     for name in sorted(sources, key=lambda one: (-len(sources[one].keys or ()), one)):
-        if len(text.encode()) <= LIMIT:
-            return text
-        sources[name] = replace(sources[name], keys=None)
-        text = _encode(replace(applied, sources=sources))
-    if len(text.encode()) > LIMIT:
-        text = _encode(Applied(total=total_of(sources), restarts=applied.restarts))
-    return text
+        if excess <= 0:
+            return _encode(replace(applied, sources=sources))
+        small = replace(sources[name], keys=None)
+        excess -= len(_encode_entry(sources[name])) - len(_encode_entry(small))
+        sources[name] = small
+    if excess <= 0:
+        return _encode(replace(applied, sources=sources))
+    return _encode(Applied(total=total_of(sources), restarts=applied.restarts))
 
 
 def total_of(sources: dict[str, Entry]) -> Total:
@@ -124,9 +128,13 @@ def total_of(sources: dict[str, Entry]) -> Total:
 
 
 def _encode(applied: Applied) -> str:
-    sources: dict[str, Any] = {}
-    for name in sorted(applied.sources):
-        entry = applied.sources[name]
-        keys = None if entry.keys is None else dict(sorted(entry.keys.items()))
-        sources[name] = _WireEntry(entry.digest, entry.use, keys)
+    sources = {name: _wire_entry(applied.sources[name]) for name in sorted(applied.sources)}
     return msgspec.json.encode(_Wire(VERSION, sources, applied.total, applied.restarts)).decode()
+
+
+def _encode_entry(entry: Entry) -> bytes:
+    return msgspec.json.encode(_wire_entry(entry))
+
+
+def _wire_entry(entry: Entry) -> _WireEntry:
+    return _WireEntry(entry.digest, entry.use, None if entry.keys is None else dict(sorted(entry.keys.items())))

@@ -1,0 +1,266 @@
+"""A cluster in miniature for the reload operator: sources, workloads, one revision, and a process that may die.
+
+    world = World()
+    world.put(configmap("app", mode="a"))
+    world.put(workload("web", uses=[env("app", "mode")]))
+    world.run()                                   # look at everything, and carry out what the plans say
+    world.put(configmap("app", mode="b"))
+    assert world.run(after=30) == {"deployment/web": "restart"}
+
+It has no server and no time of its own: `run` looks at every workload once, at a moment you choose. What is written is
+the very patch that a server would get, with its precondition.
+"""
+
+from __future__ import annotations
+
+import copy
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.kube.codec import codec_for
+from steersman.kube.patches import apply_merge_patch
+from steersman.kube.resources import Kind, ObjectRef
+from steersman.operators.reload.apply import patch_for
+from steersman.operators.reload.controller import WorkloadKeeper
+from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
+from steersman.operators.reload.kinds import BUILT_IN, JOB, KindRule
+from steersman.operators.reload.look import NamespaceSettings
+from steersman.operators.reload.plan import Action, Moment
+from steersman.operators.reload.types import NATIVE_ANNOTATIONS, RELOAD, Options
+from steersman.operators.reload.workloads import workload_class, workload_transform
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.operators.reload.dialect import Dialect
+    from steersman.operators.reload.look import Look
+
+__all__ = ["World", "configmap", "env", "env_from", "secret", "volume", "workload"]
+
+Manifest = dict[str, Any]
+START = 1_700_000_000.0
+
+
+def configmap(name: str, *, namespace: str = "shop", annotations: Manifest | None = None, **data: str) -> Manifest:
+    """A ConfigMap with this data."""
+    return _object("v1", "ConfigMap", name, namespace, annotations, data=data)
+
+
+def secret(name: str, *, namespace: str = "shop", annotations: Manifest | None = None, **data: str) -> Manifest:
+    """A Secret with this data, given in plain text."""
+    wire = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+    return _object("v1", "Secret", name, namespace, annotations, data=wire)
+
+
+def env(source: str, key: str, *, kind: str = "configMap", optional: bool = False) -> Manifest:
+    """A container that reads one key."""
+    ref = {"name": source, "key": key, **({"optional": True} if optional else {})}
+    return {"containers": [{"name": "main", "env": [{"name": "X", "valueFrom": {f"{kind}KeyRef": ref}}]}]}
+
+
+def env_from(source: str, *, kind: str = "configMap", optional: bool = False) -> Manifest:
+    """A container that reads every key."""
+    ref = {"name": source, **({"optional": True} if optional else {})}
+    return {"containers": [{"name": "main", "envFrom": [{f"{kind}Ref": ref}]}]}
+
+
+def volume(source: str, *, kind: str = "configMap") -> Manifest:
+    """A volume with every key."""
+    name = {"configMap": {"name": source}} if kind == "configMap" else {"secret": {"secretName": source}}
+    return {"volumes": [{"name": f"{source}-{kind.lower()}", **name}]}
+
+
+def workload(
+    name: str,
+    *,
+    uses: Sequence[Manifest] = (),
+    kind: str = "Deployment",
+    namespace: str = "shop",
+    annotations: Manifest | None = None,
+    labels: Manifest | None = None,
+    **spec: Any,
+) -> Manifest:
+    """A workload whose pods use these sources; it takes part with all of them unless its annotations say otherwise."""
+    pod: Manifest = {}
+    for part in uses:
+        for field, values in part.items():
+            pod.setdefault(field, []).extend(copy.deepcopy(values))
+    template: Manifest = {"template": {"spec": pod}}
+    if kind == "CronJob":
+        template = {"jobTemplate": {"spec": template}}
+    api = "batch/v1" if kind in ("CronJob", "Job") else "apps/v1"
+    marks = {RELOAD: "auto"} if annotations is None else annotations
+    made = _object(api, kind, name, namespace, marks, spec={**template, **spec})
+    if labels:
+        made["metadata"]["labels"] = labels
+    return made
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, options: Options | None = None, *, dialects: Sequence[Dialect] = ()) -> None:
+        self.options = options or Options()
+        self.now = START
+        self.revision = 100
+        self.patches = 0
+        self.objects: dict[tuple[str, str, str], Manifest] = {}
+        self.restarts: dict[str, int] = {}
+        self.rules: dict[str, KindRule] = {rule.kind.kind: rule for rule in (*BUILT_IN, JOB)}
+        self._dialects = dialects
+        self._kept = NATIVE_ANNOTATIONS.union(*(dialect.annotations for dialect in dialects))
+        self._hashes = tuple(one for dialect in dialects for one in dialect.hashes)
+        self.keepers: dict[str, WorkloadKeeper] = {}
+        self.crash()
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    def put(self, manifest: Manifest) -> None:
+        """Create an object, or put it in the place of the one of that name; our marks on it stay, as with apply."""
+        key = _key(manifest)
+        old = self.objects.get(key)
+        new = copy.deepcopy(manifest)
+        self.revision += 1
+        new["metadata"] |= {"resourceVersion": str(self.revision), "uid": f"uid-{self.revision}"}
+        if old is not None:
+            new["metadata"]["uid"] = old["metadata"]["uid"]
+            ours = {n: v for n, v in (old["metadata"].get("annotations") or {}).items() if n.endswith("/applied")}
+            new["metadata"]["annotations"] = {**ours, **(new["metadata"].get("annotations") or {})}
+        self._store(key, new)
+
+    def edit(self, kind: str, name: str, patch: Manifest, *, namespace: str = "shop") -> None:
+        """Change an object by a merge patch."""
+        key = (kind, namespace, name)
+        new = apply_merge_patch(self.objects[key], patch)
+        self.revision += 1
+        new["metadata"]["resourceVersion"] = str(self.revision)
+        self._store(key, new)
+
+    def delete(self, kind: str, name: str, *, namespace: str = "shop") -> None:
+        """Delete an object."""
+        self._store((kind, namespace, name), None)
+
+    def get(self, kind: str, name: str, *, namespace: str = "shop") -> Manifest:
+        """An object as the server has it."""
+        return self.objects[kind, namespace, name]
+
+    # -- the process -------------------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Lose all memory, and start again with what the cluster holds."""
+        self.keepers = {kind: WorkloadKeeper(rule, self.options, self._dialects) for kind, rule in self.rules.items()}
+        for manifest in self.objects.values():
+            self._tell(None, manifest)
+
+    def look(self, kind: str, name: str, *, namespace: str = "shop") -> Look:
+        """Look at one workload, and write nothing."""
+        keeper = self.keepers[kind]
+        keeper.ledger.live = True
+        found: Any = self._decoded(self.objects[kind, namespace, name])
+        return keeper.look(found, _Caches(self), Moment(wall=self.now, tick=self.now))
+
+    def step(self, kind: str, name: str, *, namespace: str = "shop", lose: bool = False) -> Look:
+        """Look at one workload and carry the plan out; with `lose`, the answer to the patch is never seen."""
+        look = self.look(kind, name, namespace=namespace)
+        ledger = self.keepers[kind].ledger
+        if look.edges.tracked:
+            ledger.keep(look.workload.ref, look.plan.observed)
+        else:
+            ledger.leave(look.workload.ref)
+        patch = patch_for(self.rules[kind], look.workload, look.plan, at=self.now)
+        if patch is not None:
+            self._patch((kind, namespace, name), patch)
+            if look.plan.action is Action.RESTART:
+                title = look.workload.title
+                self.restarts[title] = self.restarts.get(title, 0) + 1
+            if not lose and look.edges.tracked:
+                observed = msgspec.structs.replace(
+                    look.plan.observed,
+                    applied=look.plan.state,
+                    seen={},
+                    pending={} if look.plan.action is Action.RESTART else look.plan.observed.pending,
+                )
+                ledger.keep(look.workload.ref, observed)
+        return look
+
+    def run(self, *, after: float = 0.0) -> dict[str, str]:
+        """Look at every workload, `after` some seconds, and carry out the plans; returns what was done."""
+        self.now += after
+        actions = {}
+        for kind, namespace, name in sorted(self.objects):
+            if kind in self.rules:
+                look = self.step(kind, name, namespace=namespace)
+                if look.plan.action is not Action.NOTHING:
+                    actions[look.workload.title] = look.plan.action.value
+        return actions
+
+    # -- the machinery -----------------------------------------------------------------------------------------------
+
+    def _patch(self, key: tuple[str, str, str], patch: Manifest) -> None:
+        old = self.objects[key]
+        assert patch["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"], "the patch is not guarded"
+        new = apply_merge_patch(old, patch)
+        self.revision += 1
+        self.patches += 1
+        new["metadata"]["resourceVersion"] = str(self.revision)
+        self._store(key, new)
+
+    def _store(self, key: tuple[str, str, str], new: Manifest | None) -> None:
+        old = self.objects.pop(key, None)
+        if new is not None:
+            self.objects[key] = new
+        self._tell(old, new)
+
+    def _tell(self, old: Manifest | None, new: Manifest | None) -> None:
+        before, after = (None if one is None else self._decoded(one) for one in (old, new))
+        some: Any = after if after is not None else before
+        for kind, keeper in self.keepers.items():
+            if isinstance(some, (ConfigMapSource, SecretSource)):
+                keeper.ledger.source_changed(before, after)
+            elif not isinstance(some, NamespaceSettings) and type(some).KIND.kind == kind:
+                keeper.ledger.workload_changed(before, after)
+
+    def _decoded(self, manifest: Manifest) -> Any:
+        kind = manifest["kind"]
+        classes: dict[str, Any] = {"ConfigMap": ConfigMapSource, "Secret": SecretSource, "Namespace": NamespaceSettings}
+        cls = classes.get(kind) or workload_class(self.rules[kind].kind)
+        obj = codec_for(cls).object(msgspec.json.encode(manifest))
+        if kind in self.rules:
+            return workload_transform(self.rules[kind], self._kept)(obj)
+        return obj if kind == "Namespace" else source_transform(self._kept, self._hashes)(obj)
+
+
+class _Caches:
+    """The snapshots of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getitem__(self, target: Any) -> _Shelf:
+        return _Shelf(self._world, target.KIND)
+
+
+class _Shelf:
+    def __init__(self, world: World, kind: Kind) -> None:
+        self._world = world
+        self._kind = kind
+
+    def get(self, ref: ObjectRef) -> Any:
+        manifest = self._world.objects.get((self._kind.kind, ref.namespace, ref.name))
+        return None if manifest is None else self._world._decoded(manifest)  # noqa: SLF001  # a part of the world
+
+    def list(self, *, namespace: str) -> list[Any]:
+        found = sorted(key for key in self._world.objects if key[:2] == (self._kind.kind, namespace))
+        return [self.get(ObjectRef(name, space)) for _, space, name in found]
+
+
+def _key(manifest: Manifest) -> tuple[str, str, str]:
+    meta = manifest["metadata"]
+    return manifest["kind"], meta.get("namespace", ""), meta["name"]
+
+
+def _object(api: str, kind: str, name: str, namespace: str, annotations: Manifest | None, **rest: Any) -> Manifest:
+    meta = {"name": name, "namespace": namespace, **({"annotations": dict(annotations)} if annotations else {})}
+    return {"apiVersion": api, "kind": kind, "metadata": meta, **rest}

@@ -1,0 +1,136 @@
+"""What people write in annotations and in the configuration, and what they are told when it makes no sense."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steersman.errors import ConfigError
+from steersman.operators.reload.kinds import kind_rules
+from steersman.operators.reload.settings import Mode, read_settings, read_source_settings
+from steersman.operators.reload.types import NATIVE_ANNOTATIONS, Options, ReloadConfig, SourceKind, SourceRef, Window
+
+PREFIX = "steersman.dev/"
+
+
+def settings(**annotations):
+    return read_settings({PREFIX + name.replace("_", "-"): text for name, text in annotations.items()}, "shop")
+
+
+def test_a_workload_can_ask_for_everything_at_once():
+    read = settings(
+        reload="configmap/app*, secret/db",
+        reload_extra="configmap/flags,configmap/lab/shared",
+        reload_ignore="configmap/app#debug*",
+        quiet_period="1m",
+        max_delay="10m",
+        freeze="until=2030-01-01T00:00:00Z",
+    )
+    assert read.mode is Mode.NAMED
+    assert [str(pattern) for pattern in read.named] == ["configmap/app*", "secret/db"]
+    assert read.extra == (
+        SourceRef(SourceKind.CONFIGMAP, "shop", "flags"),
+        SourceRef(SourceKind.CONFIGMAP, "lab", "shared"),
+    )
+    assert read.ignore[0].matches_key("debug-level")
+    assert not read.ignore[0].matches_key("mode")
+    assert read.window(Window()) == Window(quiet=timedelta(minutes=1), limit=timedelta(minutes=10))
+    assert read.freeze.holds(1_800_000_000)
+    assert not read.freeze.holds(1_900_000_000)
+    assert read.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({"reload": "yes"}, 'steersman.dev/reload: "yes" is neither auto, off nor a list of sources'),
+        ({"reload": "deployment/x"}, '"deployment/x" is not a source'),
+        ({"reload_extra": "configmap/a/b/c"}, '"configmap/a/b/c" is not a source'),
+        ({"reload_ignore": "configmap/a#"}, '"configmap/a#" is not a source'),
+        ({"quiet_period": "5 sec"}, 'steersman.dev/quiet-period: "5 sec" is not a duration (try 5s)'),
+        ({"max_delay": "-5s"}, "is negative"),
+        ({"freeze": "until=tomorrow"}, "is not an RFC 3339 time"),
+        ({"freeze": "maybe"}, '"maybe" is not a freeze'),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named_and_the_others_still_count(annotations, problem):
+    good = {"reload_extra": "secret/db"} if "reload_extra" not in annotations else {"reload": "auto"}
+    read = settings(**annotations, **good)
+    assert len(read.problems) == 1
+    assert problem in read.problems[0]
+    assert read.extra or read.mode is Mode.AUTO
+
+
+@given(st.dictionaries(st.sampled_from(sorted(NATIVE_ANNOTATIONS)), st.text(max_size=300)))
+def test_no_annotation_can_break_anything(annotations):
+    assert isinstance(read_settings(annotations, "shop").problems, tuple)
+    assert isinstance(read_source_settings(annotations).problems, tuple)
+
+
+def test_a_longer_quiet_period_than_maximum_delay_counts_as_both():
+    assert settings(quiet_period="1h").window(Window()) == Window(quiet=timedelta(hours=1), limit=timedelta(hours=1))
+
+
+def test_a_source_says_who_may_use_it_and_how_urgent_it_is():
+    read = read_source_settings({"steersman.dev/share-with": "shop, lab", "steersman.dev/urgent": "true"})
+    assert read.grants("shop")
+    assert read.grants("lab")
+    assert not read.grants("prod")
+    assert read.urgent
+    assert read_source_settings({"steersman.dev/share-with": "*"}).grants("anywhere")
+    assert read_source_settings({"steersman.dev/reload": "off"}).off
+
+
+def config(text):
+    return msgspec.yaml.decode(text, type=ReloadConfig).options()
+
+
+def test_the_configuration_is_read_into_options():
+    options = config("""
+quietPeriod: 1s
+maxDelay: 2m
+selectors: [{namespace: shop, selector: "app=web", envLabel: stage}]
+kinds: [Deployment, {group: kafka.strimzi.io, version: v1, kind: StrimziPodSet, template: spec.podTemplate}]
+budget: {restarts: 2, per: 10m}
+maxConcurrent: 3
+""")
+    assert options.window == Window(quiet=timedelta(seconds=1), limit=timedelta(minutes=2))
+    assert options.scopes[0].group("shop", {"app": "web", "stage": "test"}) == "test"
+    assert options.scopes[0].group("lab", {"app": "web", "stage": "test"}) is None
+    assert options.scopes[0].group("shop", {"app": "other", "stage": "test"}) is None
+    assert options.scopes[0].group("shop", {"app": "web"}) is None
+    assert [rule.kind.qualified for rule in kind_rules(options.kinds)] == [
+        "deployments.apps",
+        "strimzipodsets.kafka.strimzi.io",
+    ]
+    assert options.max_concurrent == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("quietPeriod: 5 sec", 'reload.quietPeriod: "5 sec" is not a duration (try 5s)'),
+        ("budget: {per: 0s}", "reload.budget.per: must be longer than 0"),
+        ("budget: {restarts: -1}", "reload.budget.restarts"),
+        ("selectors: [{selector: 'a in ('}]", "reload.selectors[0].selector"),
+        ("selectors: [{selector: ''}]", "reload.selectors[0].selector: must not be empty"),
+        ("selectors: [{selector: 'a=b', envLabel: '-x'}]", "reload.selectors[0].envLabel"),
+        ("maxConcurrent: -1", "reload.maxConcurrent"),
+        ("kinds: [Pod]", 'reload.kinds[0]: "Pod" is not built in'),
+        ("kinds: [{kind: Foo, group: g}]", "reload.kinds[0]: Foo needs version and template"),
+        ("kinds: [{kind: Deployment, restart: recreate}]", "reload.kinds[0].restart: only a Job can be recreated"),
+        ("kinds: [{kind: Rollout, restart: bounce}]", 'reload.kinds[0].restart: "bounce" is no way to restart'),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused_with_its_field(text, complaint):
+    with pytest.raises(ConfigError) as error:
+        kind_rules(config(text).kinds)
+    assert complaint in str(error.value)
+
+
+def test_without_configuration_every_built_in_kind_takes_part_but_jobs_and_kinds_that_are_not_installed():
+    assert [str(rule) for rule in kind_rules(Options().kinds)] == ["Deployment", "StatefulSet", "DaemonSet", "CronJob"]
