@@ -2,17 +2,20 @@
 
     import steersman as sm
 
-These are the names an operator needs; each package has more. They are loaded on first use, so that importing this
-package costs next to nothing and a tool that only reads a kubeconfig never loads the runtime.
+Everything an operator needs is here. Names are loaded on first use, so importing the package costs next to nothing.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steersman.crd.manifest import crd_manifest
+    from typing import Annotated
+
+    from msgspec import field
+
+    from steersman.clock import SYSTEM_CLOCK, Clock
     from steersman.crd.markers import (
         Atomic,
         Column,
@@ -31,65 +34,78 @@ if TYPE_CHECKING:
         Rule,
         Schema,
     )
-    from steersman.errors import ConfigError, DriverError, PlanError, SteersmanError
+    from steersman.errors import ConfigError, DriverError, FormatError, PlanError, SteersmanError
     from steersman.kube.client import Client
     from steersman.kube.definitions import ColumnSpec, ScaleSpec
-    from steersman.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound
-    from steersman.kube.kubeconfig import load_config
-    from steersman.kube.objects import (
-        ObjectMeta,
-        OwnerReference,
-        PartialObjectMetadata,
-        Resource,
-        Struct,
-        owner_reference,
+    from steersman.kube.errors import (
+        AlreadyExists,
+        Conflict,
+        Forbidden,
+        Gone,
+        Invalid,
+        KubeError,
+        NotFound,
+        TooManyRequests,
+        Unavailable,
     )
+    from steersman.kube.kubeconfig import load_config
+    from steersman.kube.objects import ObjectMeta, OwnerReference, PartialObjectMetadata, Resource, Struct
     from steersman.kube.patches import PatchType
-    from steersman.kube.quantities import Quantity
     from steersman.kube.resources import Kind, ObjectRef
     from steersman.kube.selectors import Selector
-    from steersman.kube.types import (
+    from steersman.kube.types.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
+    from steersman.kube.types.batch import CronJob, Job
+    from steersman.kube.types.core import (
         ConfigMap,
-        CronJob,
-        DaemonSet,
-        Deployment,
-        Job,
+        Event,
         Namespace,
         Node,
-        Pod,
+        PersistentVolumeClaim,
         Secret,
         Service,
         ServiceAccount,
-        StatefulSet,
     )
-    from steersman.runtime.admission import Admission, Denied, Hook, mutate, validate
-    from steersman.runtime.conditions import Condition, condition, find_condition, with_conditions
+    from steersman.kube.types.networking import NetworkPolicy
+    from steersman.kube.types.pods import Pod
+    from steersman.runtime.conditions import Condition, condition, find_condition, with_conditions, without_conditions
     from steersman.runtime.context import Context
-    from steersman.runtime.controller import Controller, controller
-    from steersman.runtime.elector import KubeLease, LeaderElector
+    from steersman.runtime.controller import Controller, Options, controller
+    from steersman.runtime.election import Timing
+    from steersman.runtime.elector import KubeLease, LeaderElector, LeadershipLost
+    from steersman.runtime.finalizers import has_finalizer, is_terminating
     from steersman.runtime.manager import Manager
     from steersman.runtime.predicates import (
         Predicate,
+        always,
         annotation,
         created,
         deleted,
         deletion_started,
+        finalizers,
         generation,
         label,
         labels,
+        owners,
+        resource_version,
+        selected,
         spec,
         status,
     )
+    from steersman.runtime.program import run
     from steersman.runtime.queue import Debounce
+    from steersman.runtime.ratelimit import Backoff
     from steersman.runtime.result import Result, TerminalError, done, requeue
-    from steersman.runtime.webhooks import WebhookServer
+    from steersman.runtime.threads import BlockingContext
 
 __all__ = [
-    "Admission",
+    "SYSTEM_CLOCK",
     "AlreadyExists",
     "Annotated",
     "Atomic",
+    "Backoff",
+    "BlockingContext",
     "Client",
+    "Clock",
     "Column",
     "ColumnSpec",
     "Condition",
@@ -101,14 +117,15 @@ __all__ = [
     "CronJob",
     "DaemonSet",
     "Debounce",
-    "Denied",
     "Deployment",
     "Doc",
     "DriverError",
+    "Event",
     "Forbidden",
+    "FormatError",
     "Ge",
+    "Gone",
     "Gt",
-    "Hook",
     "Invalid",
     "Job",
     "Kind",
@@ -116,6 +133,7 @@ __all__ = [
     "KubeLease",
     "Le",
     "LeaderElector",
+    "LeadershipLost",
     "ListMap",
     "ListSet",
     "Lt",
@@ -124,19 +142,22 @@ __all__ = [
     "MinLength",
     "MultipleOf",
     "Namespace",
+    "NetworkPolicy",
     "Node",
     "NotFound",
     "ObjectMeta",
     "ObjectRef",
+    "Options",
     "OwnerReference",
     "PartialObjectMetadata",
     "PatchType",
     "Pattern",
+    "PersistentVolumeClaim",
     "PlanError",
     "Pod",
     "Predicate",
     "PreserveUnknown",
-    "Quantity",
+    "ReplicaSet",
     "Resource",
     "Result",
     "Rule",
@@ -150,31 +171,44 @@ __all__ = [
     "SteersmanError",
     "Struct",
     "TerminalError",
-    "WebhookServer",
+    "Timing",
+    "TooManyRequests",
+    "Unavailable",
+    "always",
     "annotation",
     "condition",
     "controller",
-    "crd_manifest",
     "created",
     "deleted",
     "deletion_started",
     "done",
+    "field",
+    "finalizers",
     "find_condition",
     "generation",
+    "has_finalizer",
+    "is_terminating",
     "label",
     "labels",
     "load_config",
-    "mutate",
-    "owner_reference",
+    "owners",
     "requeue",
+    "resource_version",
+    "run",
+    "selected",
     "spec",
     "status",
-    "validate",
     "with_conditions",
+    "without_conditions",
 ]
 
-_MODULES = {
-    "steersman.crd.manifest": ("crd_manifest",),
+_HOME = {
+    "typing": ("Annotated",),
+    "msgspec": ("field",),
+    "steersman.clock": (
+        "Clock",
+        "SYSTEM_CLOCK",
+    ),
     "steersman.crd.markers": (
         "Atomic",
         "Column",
@@ -196,6 +230,7 @@ _MODULES = {
     "steersman.errors": (
         "ConfigError",
         "DriverError",
+        "FormatError",
         "PlanError",
         "SteersmanError",
     ),
@@ -208,9 +243,12 @@ _MODULES = {
         "AlreadyExists",
         "Conflict",
         "Forbidden",
+        "Gone",
         "Invalid",
         "KubeError",
         "NotFound",
+        "TooManyRequests",
+        "Unavailable",
     ),
     "steersman.kube.kubeconfig": ("load_config",),
     "steersman.kube.objects": (
@@ -219,83 +257,97 @@ _MODULES = {
         "PartialObjectMetadata",
         "Resource",
         "Struct",
-        "owner_reference",
     ),
     "steersman.kube.patches": ("PatchType",),
-    "steersman.kube.quantities": ("Quantity",),
     "steersman.kube.resources": (
         "Kind",
         "ObjectRef",
     ),
     "steersman.kube.selectors": ("Selector",),
-    "steersman.kube.types": (
-        "ConfigMap",
-        "CronJob",
+    "steersman.kube.types.apps": (
         "DaemonSet",
         "Deployment",
+        "ReplicaSet",
+        "StatefulSet",
+    ),
+    "steersman.kube.types.batch": (
+        "CronJob",
         "Job",
+    ),
+    "steersman.kube.types.core": (
+        "ConfigMap",
+        "Event",
         "Namespace",
         "Node",
-        "Pod",
+        "PersistentVolumeClaim",
         "Secret",
         "Service",
         "ServiceAccount",
-        "StatefulSet",
     ),
-    "steersman.runtime.admission": (
-        "Admission",
-        "Denied",
-        "Hook",
-        "mutate",
-        "validate",
-    ),
+    "steersman.kube.types.networking": ("NetworkPolicy",),
+    "steersman.kube.types.pods": ("Pod",),
     "steersman.runtime.conditions": (
         "Condition",
         "condition",
         "find_condition",
         "with_conditions",
+        "without_conditions",
     ),
     "steersman.runtime.context": ("Context",),
     "steersman.runtime.controller": (
         "Controller",
+        "Options",
         "controller",
     ),
+    "steersman.runtime.election": ("Timing",),
     "steersman.runtime.elector": (
         "KubeLease",
         "LeaderElector",
+        "LeadershipLost",
+    ),
+    "steersman.runtime.finalizers": (
+        "has_finalizer",
+        "is_terminating",
     ),
     "steersman.runtime.manager": ("Manager",),
     "steersman.runtime.predicates": (
         "Predicate",
+        "always",
         "annotation",
         "created",
         "deleted",
         "deletion_started",
+        "finalizers",
         "generation",
         "label",
         "labels",
+        "owners",
+        "resource_version",
+        "selected",
         "spec",
         "status",
     ),
+    "steersman.runtime.program": ("run",),
     "steersman.runtime.queue": ("Debounce",),
+    "steersman.runtime.ratelimit": ("Backoff",),
     "steersman.runtime.result": (
         "Result",
         "TerminalError",
         "done",
         "requeue",
     ),
-    "steersman.runtime.webhooks": ("WebhookServer",),
+    "steersman.runtime.threads": ("BlockingContext",),
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -1,0 +1,82 @@
+"""A program of controllers: everything between `python operator.py` and its exit code.
+
+    sm.run(webapp)                                    what kubectl would use, until a signal comes
+    sm.run(webapp, listen="0.0.0.0:8080", lease="ops/webapp")
+
+The first SIGTERM or SIGINT ends gracefully, the second at once. An error ends the process with one line and code 1.
+`steersman run FILE` does the same, with options and a configuration file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from steersman.errors import ConfigError, SteersmanError
+from steersman.kube.client import Client
+from steersman.kube.kubeconfig import load_config
+from steersman.runtime.elector import KubeLease, LeaderElector
+from steersman.runtime.manager import Manager
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from steersman.kube.clusterconfig import ClusterConfig
+    from steersman.runtime.controller import Controller
+
+__all__ = ["run", "serve", "stopped_by_signals"]
+
+log = structlog.get_logger(__name__)
+
+
+def run(
+    *controllers: Controller, config: ClusterConfig | None = None, lease: str | None = None, **options: Any
+) -> None:
+    """Run controllers until a signal comes. `lease` is NAMESPACE/NAME; `options` are those of `Manager`."""
+    try:
+        asyncio.run(serve(*controllers, config=config, lease=lease, **options))
+    except SteersmanError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201  a program's last word belongs on its terminal
+        raise SystemExit(1) from error
+
+
+async def serve(
+    *controllers: Controller, config: ClusterConfig | None = None, lease: str | None = None, **options: Any
+) -> None:
+    """The same on a running event loop; raises what went wrong."""
+    async with Client.connect(config if config is not None else load_config()) as client:
+        elector = None if lease is None else LeaderElector(_lease(client, lease))
+        manager = Manager(client, controllers, elector=elector, **options)
+        with stopped_by_signals(manager):
+            await manager.run()
+
+
+@contextlib.contextmanager
+def stopped_by_signals(manager: Manager) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the manager: gracefully the first time, at once the second."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, _stop, manager, number)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def _stop(manager: Manager, number: signal.Signals) -> None:
+    log.info("stopping", signal=number.name)
+    manager.stop()
+
+
+def _lease(client: Client, lease: str) -> KubeLease:
+    namespace, _, name = lease.partition("/")
+    if not (namespace and name):
+        raise ConfigError(f'"{lease}" is not NAMESPACE/NAME', field="lease")
+    return KubeLease(client, name, namespace)
