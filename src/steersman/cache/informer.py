@@ -60,6 +60,7 @@ class SharedInformer(Generic[T]):
         field_selector: str | None = None,
         transform: Callable[[T], T] | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        cluster: str = "",
         streaming: bool = True,
     ) -> None:
         self.target = target
@@ -71,7 +72,7 @@ class SharedInformer(Generic[T]):
         self._bad: dict[ObjectRef, str] = {}
         self._synced = asyncio.Event()
         self._log = log.bind(source=self.name)
-        self._metrics = metrics.reflector(self.name)
+        self._metrics = metrics.reflector(self.name, cluster)
         self._subscribers: Subscribers[T] = Subscribers(self._synced, self._log, self._metrics)
         self._metrics.objects.set_function(lambda: len(self._store))
         scopes: Iterable[str | None] = [None] if namespaces is None else sorted(namespaces)

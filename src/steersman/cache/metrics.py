@@ -1,10 +1,12 @@
-"""Metrics of lists and watches, one set per process.
+"""Metrics of lists and watches, one set per registry, whatever the number of clusters.
 
 Named like the client-go reflector metrics where those exist; every series of a source appears with zero when the
 source is made, so that `rate()` works from the first scrape.
 """
 
 from __future__ import annotations
+
+from weakref import WeakKeyDictionary
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
@@ -16,7 +18,7 @@ class CacheMetrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         where = REGISTRY if registry is None else registry
-        source = ["source"]
+        source = ["cluster", "source"]
         self.lists = Counter("steersman_cache_lists_total", "Complete lists taken.", source, registry=where)
         self.list_seconds = Counter(
             "steersman_cache_list_seconds_total", "Time spent in complete lists.", source, registry=where
@@ -43,26 +45,38 @@ class CacheMetrics:
         )
         self.objects = Gauge("steersman_cache_objects", "Objects held.", source, registry=where)
 
-    def reflector(self, source: str) -> ReflectorMetrics:
+    @classmethod
+    def of(cls, registry: CollectorRegistry | None = None) -> CacheMetrics:
+        """The metrics in that registry, made when first asked for."""
+        where = REGISTRY if registry is None else registry
+        known = _BY_REGISTRY.get(where)
+        if known is None:
+            known = _BY_REGISTRY[where] = cls(where)
+        return known
+
+    def reflector(self, source: str, cluster: str = "") -> ReflectorMetrics:
         """The metrics of one source."""
-        return ReflectorMetrics(self, source)
+        return ReflectorMetrics(self, cluster, source)
+
+
+_BY_REGISTRY: WeakKeyDictionary[CollectorRegistry, CacheMetrics] = WeakKeyDictionary()
 
 
 class ReflectorMetrics:
     """One source's part of the metrics."""
 
-    def __init__(self, metrics: CacheMetrics, source: str) -> None:
-        self._lists = metrics.lists.labels(source)
-        self._list_seconds = metrics.list_seconds.labels(source)
-        self._watches = metrics.watches.labels(source)
-        self._watch_seconds = metrics.watch_seconds.labels(source)
-        self._events = metrics.events.labels(source)
-        self._stale = metrics.stale.labels(source)
+    def __init__(self, metrics: CacheMetrics, *labels: str) -> None:
+        self._lists = metrics.lists.labels(*labels)
+        self._list_seconds = metrics.list_seconds.labels(*labels)
+        self._watches = metrics.watches.labels(*labels)
+        self._watch_seconds = metrics.watch_seconds.labels(*labels)
+        self._events = metrics.events.labels(*labels)
+        self._stale = metrics.stale.labels(*labels)
         self._failures = metrics.failures
-        self._source = source
-        self.undecodable = metrics.undecodable.labels(source)
-        self.handler_errors = metrics.handler_errors.labels(source)
-        self.objects = metrics.objects.labels(source)
+        self._labels = labels
+        self.undecodable = metrics.undecodable.labels(*labels)
+        self.handler_errors = metrics.handler_errors.labels(*labels)
+        self.objects = metrics.objects.labels(*labels)
 
     def listed(self, seconds: float) -> None:
         """A complete list took so long."""
@@ -84,4 +98,4 @@ class ReflectorMetrics:
 
     def failed(self, reason: str) -> None:
         """A step failed for `reason`."""
-        self._failures.labels(self._source, reason).inc()
+        self._failures.labels(*self._labels, reason).inc()

@@ -34,13 +34,16 @@ class InformerPool:
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
         registry: CollectorRegistry | None = None,
+        cluster: str = "",
         streaming: bool = True,
     ) -> None:
+        """`cluster` names it in metrics, where a process watches several."""
         self.on_new: Callable[[SharedInformer[Any]], None] | None = None  # told of every informer made from then on
         self._client = client
         self._clock = clock
         self._random = random or randomness.Random()  # noqa: S311  # spreads load; guards nothing
-        self._metrics = CacheMetrics(registry)
+        self._metrics = CacheMetrics.of(registry)
+        self._cluster = cluster
         self._streaming = streaming
         self._informers: dict[object, SharedInformer[Any]] = {}
 
@@ -88,6 +91,7 @@ class InformerPool:
                 clock=self._clock,
                 random=self._random,
                 metrics=self._metrics,
+                cluster=self._cluster,
                 streaming=self._streaming,
             )
             if self.on_new is not None:

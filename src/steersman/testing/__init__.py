@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from steersman.testing.programs import Program
     from steersman.testing.proxy import FaultProxy
     from steersman.testing.rawapi import RawApi
+    from steersman.testing.requestlog import RequestLog
+    from steersman.testing.running import running
     from steersman.testing.servers import ApiServer
     from steersman.testing.waiting import eventually
 
@@ -32,8 +34,10 @@ __all__ = [
     "FaultProxy",
     "Program",
     "RawApi",
+    "RequestLog",
     "VirtualClock",
     "eventually",
+    "running",
     "settle",
 ]
 
@@ -49,8 +53,10 @@ _HOME = {
     "FaultProxy": "proxy",
     "Program": "programs",
     "RawApi": "rawapi",
+    "RequestLog": "requestlog",
     "VirtualClock": "clock",
     "eventually": "waiting",
+    "running": "running",
     "settle": "clock",
 }
 

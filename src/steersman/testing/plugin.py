@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from steersman.apiserver import EmbeddedServer
+    from steersman.kube.client import Client
     from steersman.testing.clock import VirtualClock
     from steersman.testing.controlplane import ControlPlane
     from steersman.testing.programs import Program
@@ -150,6 +151,18 @@ async def namespace(server: ApiServer) -> AsyncIterator[str]:
         yield name
         answer = await api.delete(f"/api/v1/namespaces/{name}")
         assert answer.status in {200, 202, 404, 409}, answer.body
+
+
+@_on_the_session_loop("function")
+async def client(server: ApiServer, tmp_path: Path) -> AsyncIterator[Client]:
+    """A client with full access to the server of this test."""
+    from steersman.kube.client import Client
+    from steersman.kube.kubeconfig import load_config
+
+    config = tmp_path / "client.kubeconfig"
+    server.write_kubeconfig(config)
+    async with Client.connect(load_config(config)) as connected:
+        yield connected
 
 
 @pytest.fixture

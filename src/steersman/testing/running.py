@@ -1,0 +1,41 @@
+"""Controllers at work inside a test."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from steersman.kube.client import Client
+    from steersman.runtime.controller import Controller
+    from steersman.runtime.manager import Manager
+
+__all__ = ["running"]
+
+
+@asynccontextmanager
+async def running(client: Client, *controllers: Controller, **options: Any) -> AsyncIterator[Manager]:
+    """Run controllers until the block ends; `options` are the manager's.
+
+    The block begins when every source is synced and the controllers work. A manager that fails fails the test.
+    """
+    from prometheus_client import CollectorRegistry
+
+    from steersman.runtime.manager import Manager
+
+    options.setdefault("registry", CollectorRegistry())
+    manager = Manager(client, controllers, **options)
+    task = asyncio.create_task(manager.run())
+    try:
+        ready = asyncio.gather(manager.working.wait(), *(manager.engine(one.name).wait_synced() for one in controllers))
+        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            ready.cancel()
+            await task
+        yield manager
+    finally:
+        manager.stop()
+        await task
