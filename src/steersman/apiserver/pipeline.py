@@ -135,6 +135,7 @@ def change(
     *,
     subresource: str = "",
     tracked: bool = False,  # field managers are already recorded
+    always: bool = False,  # a write even when nothing differs
 ) -> Record:
     """Store `obj`, in `info`'s version, over `existing`; the record that answers the request."""
     old = in_version(info, existing.obj)
@@ -155,10 +156,12 @@ def change(
     if causes := invalid_causes(info, obj, old, subresource=subresource):
         raise statuses.invalid(info.kind, old["metadata"]["name"], causes)
     warnings += strategy.update_warnings(info, obj, old)
-    stored = keep_times(existing.obj, _ordered(to_storage(info, obj)))
+    stored = _ordered(to_storage(info, obj))
+    if not always:
+        stored = keep_times(existing.obj, stored)
     if lifecycle.finished(info, stored):
         return lifecycle.finish(api, info, existing, stored, dry_run=options.dry_run)
-    if stored is existing.obj or stored == existing.obj:
+    if not always and (stored is existing.obj or stored == existing.obj):
         return existing
     if options.dry_run:
         return Record(existing.key, existing.revision, stored)

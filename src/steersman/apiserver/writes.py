@@ -84,7 +84,11 @@ def patch(api: Api, request: Request) -> Reply:
 
 
 def _apply(api: Api, request: Request, options: WriteOptions, existing: Record | None) -> Reply:
-    """Server-side apply; creates what does not exist."""
+    """Server-side apply; creates what does not exist.
+
+    Applying an empty label map, or another part of metadata that its type drops, to a custom resource is a write every
+    time: the server merges it in, sees a difference, and loses it again when the object is read.
+    """
     route = request.route
     info = route.info
     merged = patching.applied(
@@ -101,7 +105,15 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
     obj = _in_namespace(info, route.namespace, obj)
     if existing is not None:
         record = change(
-            api, info, existing, obj, options, request.warnings, subresource=route.subresource, tracked=True
+            api,
+            info,
+            existing,
+            obj,
+            options,
+            request.warnings,
+            subresource=route.subresource,
+            tracked=True,
+            always=info.custom is not None and not route.subresource and merged["metadata"] != obj["metadata"],
         )
         return api.answer(request, record)
     if uid := obj["metadata"].get("uid"):
