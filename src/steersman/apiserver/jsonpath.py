@@ -1,8 +1,9 @@
 """The JSONPath of printer columns, scale paths and selectable fields: a small, safe subset of kubectl's.
 
-Fields (`.a.b`, `['a.b']`, `.a\\.b`), list items (`[0]`, `[-1]`, `[1:3]`, `[*]`), all children (`.*`), every level
-(`..name`) and filters that compare a field of an item with a value (`[?(@.type=="Ready")]`). A path that leads nowhere
-finds nothing; it never fails. What this does not know (scripts, ranges of text) is refused when the path is parsed.
+Fields (`.a.b`, `['a']`, `.a\\.b`), list items (`[0]`, `[-1]`, `[1:3]`, `[*]`), several of them (`['a','b']`), all
+children (`.*`), every level (`..name`) and filters that compare a field of an item with a value
+(`[?(@.type=="Ready")]`). A path that leads nowhere finds nothing; it never fails. What this does not know (scripts,
+ranges of text) is refused when the path is parsed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _FIELD = re.compile(r"(?:\\.|[^.\[\]\\\s])+")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _FILTER = re.compile(r"\?\(\s*@(?P<left>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>.+?))?\s*\)")
 _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?(?::(-?\d+))?")
+_UNION = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,\s]+")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -55,10 +57,7 @@ class JsonPath:
 
     def find(self, value: Any) -> list[Any]:
         """Everything the path leads to."""
-        found = [value]
-        for kind, detail in self._steps:
-            found = [item for base in found for item in _walk(kind, detail, base)]
-        return found
+        return _follow(self._steps, value)
 
 
 @lru_cache(maxsize=512)
@@ -91,7 +90,7 @@ def _parse(text: str) -> Iterator[Step]:
             at = match.end()
         elif text[at] == "[":
             end = _closing(text, at)
-            yield _bracket(text, text[at + 1 : end])
+            yield from _bracket(text, text[at + 1 : end])
             at = end + 1
         else:
             raise FormatError(f"{text!r}: a path begins with a dot or a bracket, not {text[at:]!r}")
@@ -120,21 +119,23 @@ def _closing(text: str, start: int) -> int:
     raise FormatError(f"{text!r}: unterminated array")
 
 
-def _bracket(text: str, inside: str) -> Step:
+def _bracket(text: str, inside: str) -> list[Step]:
     inside = inside.strip()
     if inside == "*":
-        return "all", None
+        return [("all", None)]
     if quoted := _QUOTED.fullmatch(inside):
-        return "field", _plain(quoted[1] if quoted[1] is not None else quoted[2])
+        return list(_parse(f".{quoted[1] if quoted[1] is not None else quoted[2]}"))  # dots divide even here
+    if "," in inside and not inside.startswith("?"):
+        return [("union", tuple(tuple(_bracket(text, part)) for part in _UNION.findall(inside)))]
     if re.fullmatch(r"-?\d+", inside):
-        return "item", int(inside)
+        return [("item", int(inside))]
     if parts := _SLICE.fullmatch(inside):
-        return "slice", slice(*(int(part) if part else None for part in parts.groups()))
+        return [("slice", slice(*(int(part) if part else None for part in parts.groups())))]
     if condition := _FILTER.fullmatch(inside):
         left = JsonPath(condition["left"] or ".")
         if condition["op"] is None:
-            return "filter", (left, None, None)
-        return "filter", (left, _COMPARE[condition["op"]], _operand(text, condition["right"]))
+            return [("filter", (left, None, None))]
+        return [("filter", (left, _COMPARE[condition["op"]], _operand(text, condition["right"])))]
     raise FormatError(f"{text!r}: cannot evaluate [{inside}]")
 
 
@@ -149,6 +150,13 @@ def _operand(text: str, right: str) -> Any:
         raise FormatError(f"{text!r}: cannot compare with {right}") from None
 
 
+def _follow(steps: tuple[Step, ...], value: Any) -> list[Any]:
+    found = [value]
+    for kind, detail in steps:
+        found = [item for base in found for item in _walk(kind, detail, base)]
+    return found
+
+
 def _walk(kind: str, detail: Any, base: Any) -> list[Any]:
     if kind == "field":
         if isinstance(base, dict):
@@ -160,6 +168,8 @@ def _walk(kind: str, detail: Any, base: Any) -> list[Any]:
         return base[detail] if isinstance(base, list) else []
     if kind == "deep":
         return list(_deep(base, detail))
+    if kind == "union":
+        return [item for steps in detail for item in _follow(steps, base)]
     children = list(base.values()) if isinstance(base, dict) else base if isinstance(base, list) else []
     if kind == "all":
         return children

@@ -33,6 +33,8 @@ _CHECKED_TWICE = frozenset(("configmaps", "pods", "secrets", "serviceaccounts"))
 
 def kind_causes(info: ResourceInfo, obj: JSON, old: JSON | None, *, subresource: str = "") -> list[Cause]:
     """Why an object of a built-in kind cannot be stored, beside its metadata. Defaults are filled in."""
+    if subresource == "status":
+        return _status(info, obj)
     if info.custom is not None or subresource:
         return []
     rule = RULES.get(info.storage.qualified)
@@ -40,6 +42,27 @@ def kind_causes(info: ResourceInfo, obj: JSON, old: JSON | None, *, subresource:
     if old is not None and info.kind.qualified in _CHECKED_TWICE:
         found = [*found, *validate_meta(info, obj)]
     return found
+
+
+# The counts in the status of a workload, and how the server calls the ready ones in one sentence.
+_COUNTS = {
+    "deployments.apps": (
+        ("updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"),
+        "readyReplicas",
+    ),
+    "replicasets.apps": (("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas"),
+    "statefulsets.apps": (
+        ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),
+        "status.readyReplicas",
+    ),
+}
+
+
+def _status(info: ResourceInfo, obj: JSON) -> list[Cause]:
+    if info.kind.qualified not in _COUNTS:
+        return []
+    counts, ready_text = _COUNTS[info.kind.qualified]
+    return workloadrules.status_causes(obj.get("status") or {}, counts, ready_text=ready_text)
 
 
 def _frozen_causes(obj: JSON, old: JSON | None, *fields: str) -> list[Cause]:

@@ -90,7 +90,18 @@ def columns(info: ResourceInfo) -> list[JSON]:
     name, created = _recorded()["serviceaccounts"][0], _recorded()["serviceaccounts"][-1]
     if not info.columns:
         return [name, {**created, "type": "date"}]
-    return [name, *(_custom_column(column) for column in info.columns)]
+    return [name, *(_custom_column(column) for column, _ in _readable(info))]
+
+
+def _readable(info: ResourceInfo) -> list[tuple[Column, JsonPath]]:
+    """The printed columns of a custom resource up to the first whose path cannot be read, as on the real server."""
+    found = []
+    for column in info.columns:
+        try:
+            found.append((column, JsonPath.of(column.path)))
+        except FormatError:
+            break
+    return found
 
 
 def _custom_column(column: Column) -> JSON:
@@ -121,7 +132,7 @@ def _name_and_creation(obj: JSON, _now: float) -> list[Any]:
 def _custom_cells(info: ResourceInfo) -> Callable[[JSON, float], list[Any]]:
     if not info.columns:
         return lambda obj, now: [obj["metadata"].get("name", ""), age(obj["metadata"].get("creationTimestamp"), now)]
-    readers = [(column.type, JsonPath.of(column.path)) for column in info.columns]
+    readers = [(column.type, path) for column, path in _readable(info)]
 
     def cells(obj: JSON, now: float) -> list[Any]:
         found: list[Any] = [obj["metadata"].get("name", "")]
@@ -157,7 +168,7 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if value is None:
-        return "<nil>"
+        return "<no value>"
     if isinstance(value, bool):
         return "true" if value else "false"
     return go_float(value) if isinstance(value, float) else str(value) if isinstance(value, int) else go_json(value)

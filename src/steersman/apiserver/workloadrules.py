@@ -32,6 +32,7 @@ __all__ = [
     "replica_set_causes",
     "selector_causes",
     "stateful_set_causes",
+    "status_causes",
 ]
 
 JSON = dict[str, Any]
@@ -191,6 +192,20 @@ def at_most_all(value: Any, field: str) -> list[Cause]:
     if isinstance(value, str) and _amount(value) > 100:
         return [causes.invalid(field, value, "must not be greater than 100%")]
     return []
+
+
+def status_causes(status: JSON, counts: tuple[str, ...], *, ready_text: str) -> list[Cause]:
+    """Why the status of a workload cannot be stored: no part is larger than the whole."""
+    found = _nonnegative(status, "status", "observedGeneration", "replicas", *counts, "collisionCount")
+    total, available = status.get("replicas") or 0, status.get("availableReplicas") or 0
+    found += [
+        causes.invalid(f"status.{name}", status.get(name) or 0, "cannot be greater than status.replicas")
+        for name in counts
+        if name != "unavailableReplicas" and (status.get(name) or 0) > total
+    ]
+    if available > (status.get("readyReplicas") or 0):
+        found.append(causes.invalid("status.availableReplicas", available, f"cannot be greater than {ready_text}"))
+    return found
 
 
 def daemon_set_causes(obj: JSON, old: JSON | None) -> list[Cause]:

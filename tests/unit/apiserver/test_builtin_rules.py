@@ -88,6 +88,23 @@ def test_a_running_pod_may_change_its_images_and_hardly_anything_else() -> None:
     assert (cause.reason, cause.field) == ("FieldValueForbidden", "spec")
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "fields"),
+    [
+        ("Deployment", {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "unavailableReplicas": 5}, []),
+        ("Deployment", {"replicas": 1, "updatedReplicas": 2}, ["status.updatedReplicas"]),
+        ("ReplicaSet", {"replicas": 0, "readyReplicas": -1}, ["status.readyReplicas", "status.availableReplicas"]),
+        ("StatefulSet", {"replicas": 2, "readyReplicas": 1, "availableReplicas": 2}, ["status.availableReplicas"]),
+        ("ReplicaSet", {"replicas": 0, "readyReplicas": 1}, ["status.readyReplicas"]),
+    ],
+)
+def test_no_part_of_a_workload_is_reported_larger_than_the_whole(
+    kind: str, status: dict[str, Any], fields: list[str]
+) -> None:
+    obj = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x"}, "status": status}
+    assert [cause.field for cause in kind_causes(info_of(obj), obj, obj, subresource="status")] == fields
+
+
 @pytest.mark.parametrize("text", ["* * * * *", "*/5 0-6,12 1 jan-mar MON", "@hourly", "@every 1h30m", "0 0 ? * 5/2"])
 def test_schedules_that_cron_understands_are_taken(text: str) -> None:
     check_schedule(text)

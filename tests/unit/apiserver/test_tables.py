@@ -103,7 +103,12 @@ def test_a_custom_resource_without_columns_shows_its_age() -> None:
         ("string", ".status.conditions[1].type", "Ready"),
         ("string", ".status.conditions[-1:].type", "Ready"),
         ("string", ".metadata.annotations.example\\.org/key", "noted"),
-        ("string", ".metadata.annotations['example.org/key']", "noted"),
+        ("string", ".metadata.annotations['example\\.org/key']", "noted"),
+        ("string", ".metadata.annotations['example.org/key']", None),
+        ("string", ".spec['number','text']", "5"),
+        ("string", ".spec.nothing", "<no value>"),
+        ("string", "..type", "Init"),
+        ("string", ".status.conditions[?(@.n>1)].type", "Ready"),
         ("integer", ".spec.number", 5),
         ("integer", ".spec.fraction", 0),
         ("integer", ".spec.text", None),
@@ -125,11 +130,25 @@ def test_a_printed_column_shows_what_its_path_leads_to_in_its_type(kind: str, pa
             "flag": True,
             "map": {"k": "v"},
             "when": "2025-12-30T00:00:00Z",
+            "nothing": None,
         },
-        "status": {"conditions": [{"type": "Init", "status": "False"}, {"type": "Ready", "status": "True"}]},
+        "status": {
+            "conditions": [{"type": "Init", "status": "False", "n": 1}, {"type": "Ready", "status": "True", "n": 2}]
+        },
     }
     made = table(custom({"name": "C", "type": kind, "jsonPath": path}), [obj], list_meta={}, now=NOW)
     assert made["rows"][0]["cells"] == ["x", cell]
+
+
+def test_columns_end_where_a_path_cannot_be_read() -> None:
+    info = custom(
+        {"name": "A", "type": "string", "jsonPath": ".a"},
+        {"name": "B", "type": "string", "jsonPath": ".b[script()]"},
+        {"name": "C", "type": "string", "jsonPath": ".c"},
+    )
+    made = table(info, [{"metadata": {"name": "x"}, "a": "1"}], list_meta={}, now=NOW)
+    assert [column["name"] for column in made["columnDefinitions"]] == ["Name", "A"]
+    assert made["rows"][0]["cells"] == ["x", "1"]
 
 
 def test_a_column_describes_itself_or_its_path() -> None:
