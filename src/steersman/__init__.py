@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from msgspec import field
 
     from steersman.clock import SYSTEM_CLOCK, Clock
+    from steersman.crd.manifest import crd_manifest
     from steersman.crd.markers import (
         Atomic,
         Column,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from steersman.kube.kubeconfig import load_config
     from steersman.kube.objects import ObjectMeta, OwnerReference, PartialObjectMetadata, Resource, Struct
     from steersman.kube.patches import PatchType
+    from steersman.kube.quantities import Quantity
     from steersman.kube.resources import Kind, ObjectRef
     from steersman.kube.selectors import Selector
     from steersman.kube.types.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     )
     from steersman.kube.types.networking import NetworkPolicy
     from steersman.kube.types.pods import Pod
+    from steersman.runtime.admission import Admission, Denied, Hook, mutate, validate
     from steersman.runtime.conditions import Condition, condition, find_condition, with_conditions, without_conditions
     from steersman.runtime.context import Context
     from steersman.runtime.controller import Controller, Options, controller
@@ -96,9 +99,11 @@ if TYPE_CHECKING:
     from steersman.runtime.ratelimit import Backoff
     from steersman.runtime.result import Result, TerminalError, done, requeue
     from steersman.runtime.threads import BlockingContext
+    from steersman.runtime.webhooks import WebhookServer
 
 __all__ = [
     "SYSTEM_CLOCK",
+    "Admission",
     "AlreadyExists",
     "Annotated",
     "Atomic",
@@ -117,6 +122,7 @@ __all__ = [
     "CronJob",
     "DaemonSet",
     "Debounce",
+    "Denied",
     "Deployment",
     "Doc",
     "DriverError",
@@ -126,6 +132,7 @@ __all__ = [
     "Ge",
     "Gone",
     "Gt",
+    "Hook",
     "Invalid",
     "Job",
     "Kind",
@@ -157,6 +164,7 @@ __all__ = [
     "Pod",
     "Predicate",
     "PreserveUnknown",
+    "Quantity",
     "ReplicaSet",
     "Resource",
     "Result",
@@ -174,10 +182,12 @@ __all__ = [
     "Timing",
     "TooManyRequests",
     "Unavailable",
+    "WebhookServer",
     "always",
     "annotation",
     "condition",
     "controller",
+    "crd_manifest",
     "created",
     "deleted",
     "deletion_started",
@@ -191,6 +201,7 @@ __all__ = [
     "label",
     "labels",
     "load_config",
+    "mutate",
     "owners",
     "requeue",
     "resource_version",
@@ -198,11 +209,22 @@ __all__ = [
     "selected",
     "spec",
     "status",
+    "validate",
     "with_conditions",
     "without_conditions",
 ]
 
 _HOME = {
+    "steersman.runtime.webhooks": ("WebhookServer",),
+    "steersman.crd.manifest": ("crd_manifest",),
+    "steersman.kube.quantities": ("Quantity",),
+    "steersman.runtime.admission": (
+        "Admission",
+        "Denied",
+        "Hook",
+        "mutate",
+        "validate",
+    ),
     "typing": ("Annotated",),
     "msgspec": ("field",),
     "steersman.clock": (
