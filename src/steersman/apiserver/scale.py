@@ -17,7 +17,7 @@ from steersman.apiserver.apply import apply
 from steersman.apiserver.conform import ConformError, conform
 from steersman.apiserver.decoding import body_object
 from steersman.apiserver.kinds import SCALE
-from steersman.apiserver.managed import Managed, Manager, Owned, decode, encode, track_update
+from steersman.apiserver.managed import Managed, Owned, decode, encode, track_update
 from steersman.apiserver.pipeline import change, in_version
 from steersman.apiserver.reads import find
 from steersman.apiserver.requests import WriteOptions
@@ -230,25 +230,26 @@ def _from_parent(info: ResourceInfo, parent: JSON) -> Managed:
 
 
 def _to_parent(info: ResourceInfo, parent: JSON, entries: list[JSON] | None) -> Managed:
-    """The parent's managers after the Scale's decided who owns the replicas."""
+    """The parent's managers after the Scale's decided who owns the replicas.
+
+    The real server takes an updater of the Scale for another manager than the same updater of the parent, because their
+    versions differ. So after any write of the Scale the replicas are an entry of their own, without a time, and the
+    next read of two entries with one name keeps the last: this way replicas can end up with no owner at all.
+    """
     tree, path = _owned(info)
-    version = info.kind.api_version
-    owners = {
-        Manager(m.name, m.operation, "" if m.operation == "Apply" else version, m.subresource)
-        for m, owned in decode(entries).items()
-        if sets.contains(owned.fields, ("f:spec", "f:replicas"))
-    }
+    scale = decode(entries)
+    before = decode(parent["metadata"].get("managedFields"))
     managed: Managed = {}
-    for manager, owned in decode(parent["metadata"].get("managedFields")).items():
-        if sets.contains(owned.fields, path) and manager not in owners:
-            left = sets.difference(owned.fields, tree)
-            if left:
-                managed[manager] = Owned(left, owned.api_version, owned.time)
-        else:
+    for manager, owned in before.items():
+        if not sets.contains(owned.fields, path):
             managed[manager] = owned
-            owners.discard(manager)
-    for manager in owners:
-        known = managed.get(manager)
-        fields = sets.union(known.fields, tree) if known else tree
-        managed[manager] = Owned(fields, version, known.time if known else None)
+        elif manager in scale:
+            managed[manager] = owned
+            del scale[manager]
+        elif left := sets.difference(owned.fields, tree):
+            managed[manager] = Owned(left, owned.api_version, owned.time)
+    for manager, owned in scale.items():
+        if sets.contains(owned.fields, ("f:spec", "f:replicas")):
+            time = before[manager].time if manager in before else None
+            managed[manager] = Owned(tree, info.kind.api_version, time)
     return managed
