@@ -89,7 +89,8 @@ class Engine:
         self._clusters = {name: clusters[name] for name in _used_clusters(controller, clusters)}
         self._shelves = {name: _shelves(controller, cluster) for name, cluster in self._clusters.items()}
         self.sources = [self._source(watch) for watch in controller.watched]
-        self._finished: asyncio.Event = asyncio.Event()  # set whenever a reconcile ends
+        self._stopped = asyncio.Event()
+        self._finished = asyncio.Event()  # set whenever a reconcile ends
         self._warned = float("-inf")
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -104,13 +105,21 @@ class Engine:
         return all(source.has_synced() for source in self.sources)
 
     async def wait_synced(self) -> None:
-        """Return once `has_synced()`."""
-        for source in self.sources:
-            await source.wait_synced()
+        """Return once `has_synced()`, or when there is no use in waiting because the engine was stopped."""
+        synced = asyncio.gather(*(source.wait_synced() for source in self.sources))
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait([synced, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            synced.cancel()
+            stopped.cancel()
+            await asyncio.gather(synced, stopped, return_exceptions=True)
 
     async def run(self) -> None:
         """Work until the queue is closed or this is cancelled; raises only when the engine itself is broken."""
         await self.wait_synced()
+        if self._stopped.is_set():
+            return
         log.info("controller started", controller=self.name, workers=self.controller.options.concurrency)
         timers = [asyncio.create_task(self._look_around(schedule)) for schedule in self.controller.schedules]
         try:
@@ -124,6 +133,7 @@ class Engine:
 
     def stop(self) -> None:
         """Take nothing new; what is running may end. `run` returns when it has."""
+        self._stopped.set()
         for source in self.sources:
             source.stop()
         self.queue.close(drop=True)

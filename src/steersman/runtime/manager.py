@@ -29,7 +29,7 @@ from steersman.runtime.engine import Engine
 from steersman.runtime.health import HealthServer, LoopLag
 from steersman.runtime.metrics import RuntimeCollector
 from steersman.runtime.recorder import EventRecorder
-from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all
+from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all, retrieved
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -121,7 +121,7 @@ class Manager:
             self.add(controller)
 
     def _cluster(self, name: str, client: Client, component: str, dry_run: bool) -> Cluster:
-        pool = InformerPool(client, clock=self._clock, registry=self._registry)
+        pool = InformerPool(client, clock=self._clock, registry=self._registry, cluster=name)
         recorder = EventRecorder(client, component=component, clock=self._clock)
         return Cluster(client, pool, name=name, recorder=recorder, dry_run=dry_run)
 
@@ -165,6 +165,8 @@ class Manager:
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
+        for engine in self._engines.values():
+            engine.stop()
 
     async def run(self) -> None:
         """Run until `stop` (then return) or until something fails that must not (then raise)."""
@@ -180,10 +182,15 @@ class Manager:
                 await self._first(*([self._holding] if self._holding is not None else []))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, when all has been stopped
             failure = error
-        try:
-            await asyncio.shield(asyncio.ensure_future(self._shut_down(supervisor, failure)))
-        finally:
-            collector.close()
+        ending = asyncio.create_task(self._shut_down(supervisor, failure))
+        while not ending.done():
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError as error:  # in a hurry, but still in order
+                failure = failure or error
+                self._hurry.set()
+        collector.close()
+        ending.result()
         if failure is not None:
             raise failure
 
@@ -225,6 +232,7 @@ class Manager:
         """This process leads: let everything work that waited for it."""
         if self._elector is not None:
             self._holding = asyncio.create_task(self._elector.hold(), name="leader election")
+            self._holding.add_done_callback(retrieved)  # who stops anyway does not ask how it ended
         self.working.set()
         for engine in self._engines.values():
             self._start_worker(engine)
@@ -278,7 +286,8 @@ class Manager:
 
     async def _shut_down(self, supervisor: Supervisor, failure: BaseException | None) -> None:
         """Stop in order. Leadership that was lost, or a cancellation from outside, leaves no time for grace."""
-        self._stopping.set()
+        if not self._stopping.is_set():
+            self.stop()
         lost = self._holding is not None and self._holding.done()
         if lost:
             await cancel_all(self._workers, self._clock, STOP_SECONDS)
@@ -301,8 +310,6 @@ class Manager:
 
     async def _drain(self) -> None:
         """Let what is being reconciled end: within the grace, unless somebody is in a hurry or leadership is lost."""
-        for engine in self._engines.values():
-            engine.stop()
         running = [worker for worker in self._workers if not worker.done()]
         if not running:
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from steersman.clock import Clock
 
-__all__ = ["Supervisor", "TaskFailed", "cancel_all"]
+__all__ = ["Supervisor", "TaskFailed", "cancel_all", "retrieved"]
 
 STEADY_SECONDS = 60.0  # a task that ran this long did not fail at once: start over with short delays
 
@@ -43,7 +43,7 @@ class Supervisor:
         self._backoff: Backoff[str] = Backoff(base_seconds=1.0, cap_seconds=30.0)
         self.restarts: dict[str, int] = {}
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.failure.add_done_callback(_retrieve)
+        self.failure.add_done_callback(retrieved)
 
     def start(self, name: str, run: Callable[[], Awaitable[Any]], *, critical: bool = False) -> None:
         """Run a task until it is stopped. Names are unique among running tasks."""
@@ -126,7 +126,7 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]], clock: Clock, seconds: 
     return []
 
 
-def _retrieve(future: asyncio.Future[None]) -> None:
-    """An exception nobody asked for is not worth a warning when the process ends anyway."""
+def retrieved(future: asyncio.Future[None]) -> None:
+    """As a callback: an exception that nobody asked for is not worth a warning."""
     if not future.cancelled():
         future.exception()
