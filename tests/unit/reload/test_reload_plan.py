@@ -289,6 +289,15 @@ def test_a_wiped_annotation_is_restored_and_a_change_in_between_is_not_lost(worl
     assert world.run() == {"deployment/web": "restart"}
 
 
+def test_a_pending_change_survives_a_replacement_that_wipes_everything_we_wrote(world):
+    marks = {"steersman.dev/reload": "auto", "steersman.dev/freeze": "true"}
+    seeded(world, configmap("app", mode="a"), workload("web", uses=[env("app", "mode")], annotations=marks))
+    world.put(configmap("app", mode="b"))
+    assert world.run() == {"deployment/web": "wait"}
+    world.edit("Deployment", "web", {"metadata": {"annotations": {APPLIED: None, "steersman.dev/freeze": None}}})
+    assert world.run() == {"deployment/web": "restart"}
+
+
 def test_junk_is_told_with_its_field_and_seeded_over(world):
     world.put(configmap("app", mode="a"))
     marks = {"steersman.dev/reload": "auto", APPLIED: "[]"}
