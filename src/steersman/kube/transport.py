@@ -65,9 +65,10 @@ class TransportOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_response_bytes: int = 64 * 2**20
     max_line_bytes: int = 16 * 2**20  # one watch event; an object is at most a few MB
     retry: RetryPolicy = RetryPolicy()
-    # Off by measurement. 9.3 MB of ConfigMaps in pages of 500 from kube-apiserver 1.36 over TLS on loopback: 0.14 s
-    # plain, 0.16 s compressed (best of 8), the client's CPU the same. Compression makes it 1.4 MB, so it begins to pay
-    # below about 3 Gbit/s for those who wait, at 10 to 30 % more CPU on an API server that everybody shares.
+    # Measured on loopback only: 9.3 MB of ConfigMaps in pages of 500 from kube-apiserver 1.36 over TLS took 0.14 s
+    # plain and 0.16 s compressed (best of 8 on a busy machine; medians 0.18 and 0.20), the server's CPU rose by 10 to
+    # 30 %. By arithmetic (1.4 MB on the wire) it pays for whoever waits below about 3 Gbit/s, so a 1 Gbit/s network
+    # would gain some 40 ms here. Off, because the API server's CPU is shared by everybody; turn it on for slow links.
     compression: bool = False
 
 
@@ -357,7 +358,7 @@ class Transport:
             connector=connector,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.options.connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=2**18,  # fewer wake-ups than aiohttp's 64 KiB: a list or a busy watch costs a fifth less
+            read_bufsize=2**18,  # fewer wake-ups than with aiohttp's 64 KiB when much comes at once
         )
         # aiohttp repeats PUT and DELETE by itself when a connection breaks; what is repeated is decided here alone.
         session._retry_connection = False  # noqa: SLF001  # there is no public switch
