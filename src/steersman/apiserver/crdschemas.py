@@ -216,7 +216,7 @@ def _nested_rules(schema: JSON, path: str, *, skip_any_of: bool = False, rules: 
     for name, child in (schema.get("properties") or {}).items():
         yield from _nested_rules(child, f"{path}.properties[{name}]", rules=rules)
     for key, text in _FORBIDDEN_BELOW.items():
-        if schema.get(key):
+        if schema.get(key) or (key == "default" and schema.get(key) is not None):
             yield causes.forbidden(f"{path}.{key}", text)
     if schema.get("x-kubernetes-validations"):
         yield causes.forbidden(f"{path}.x-kubernetes-validations", "must be empty to be structural")
@@ -250,7 +250,10 @@ def _complete_nested(rules: JSON, schema: JSON | None, path: str, where: str) ->
 
 
 def _default_causes(schema: JSON, path: str, root: JSON) -> Iterator[Cause]:
-    """Defaults are values the schema would take, with nothing in them it would prune."""
+    """Defaults are values the schema would take, with nothing in them it would prune.
+
+    Those below additionalProperties are not looked at, as on the real server.
+    """
     if (default := schema.get("default")) is not None and schema is not root:
         node = Node(schema)
         if found := value_causes(node, default, f"{path}.default"):
@@ -261,8 +264,6 @@ def _default_causes(schema: JSON, path: str, root: JSON) -> Iterator[Cause]:
         yield from _default_causes(items, f"{path}.items", root)
     for name, child in (schema.get("properties") or {}).items():
         yield from _default_causes(child, f"{path}.properties[{name}]", root)
-    if isinstance(more := schema.get("additionalProperties"), dict):
-        yield from _default_causes(more, f"{path}.additionalProperties", root)
 
 
 def _node_causes(schema: JSON, path: str, *, root: bool = False) -> Iterator[Cause]:

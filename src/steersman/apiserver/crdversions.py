@@ -101,12 +101,12 @@ def _selectable_causes(fields: list[JSON], schema: JSON, path: str) -> Iterator[
         node: JSON | None = schema
         for part in wanted.removeprefix(".").split("."):
             node = ((node or {}).get("properties") or {}).get(part)
-        if wanted.startswith(".metadata."):
-            yield causes.invalid(field, wanted, "must not point to fields in metadata")
-        elif node is None:
+        if node is None:
             yield causes.invalid(field, wanted, "is an invalid path: does not refer to a valid field")
             continue
-        elif node.get("type") not in {"string", "boolean", "integer"}:
+        if wanted.startswith(".metadata."):
+            yield causes.invalid(field, wanted, "must not point to fields in metadata")
+        if node.get("type") not in {"string", "boolean", "integer"}:
             text = "must point to a field of type string, boolean or integer. "
             yield causes.invalid(field, wanted, f"{text}Enum string fields and strings with formats are allowed.")
         if wanted in seen:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.apiserver import causes
 from steersman.apiserver.metadata import annotation_causes, label_causes
 from steersman.apiserver.names import (
+    is_config_key,
     is_dns1123_label,
     is_dns1123_subdomain,
     is_env_name,
@@ -185,9 +186,16 @@ def _variable(variable: JSON, path: str) -> Iterator[Cause]:
         yield causes.invalid(f"{path}.valueFrom", "", "may not have more than one field specified at a time")
     for key in ("configMapKeyRef", "secretKeyRef"):
         if (reference := source.get(key)) is not None:
-            for field in ("name", "key"):
-                if not reference.get(field):
-                    yield causes.required(f"{path}.valueFrom.{key}.{field}")
+            yield from _key_reference(reference, f"{path}.valueFrom.{key}")
+
+
+def _key_reference(reference: JSON, path: str) -> Iterator[Cause]:
+    name, key = reference.get("name", ""), reference.get("key", "")
+    yield from (causes.invalid(f"{path}.name", name, text) for text in is_dns1123_subdomain(name))
+    if not key:
+        yield causes.required(f"{path}.key")
+    else:
+        yield from (causes.invalid(f"{path}.key", key, text) for text in is_config_key(key))
 
 
 def _mounts(mounts: list[JSON], path: str, volumes: set[str]) -> Iterator[Cause]:
