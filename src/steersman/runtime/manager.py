@@ -302,7 +302,6 @@ class Manager:
         if self.health is not None:
             await self.health.stop()
         if self._holding is not None:
-            lost = lost or self._holding.done()
             await cancel_all([self._holding], self._clock, STOP_SECONDS)
         if self._elector is not None and not lost:
             await self._elector.release()

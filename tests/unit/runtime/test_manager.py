@@ -327,6 +327,37 @@ async def test_a_lost_lease_cancels_workers_without_grace_and_is_an_error(house)
     assert not manager.working.is_set()
 
 
+async def test_when_the_lease_is_lost_workers_are_cancelled_before_anything_else_is_stopped(house):
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await house.clock.sleep(4)
+            house.diary.append("task ended")
+
+    manager = house.build(Controller(App, noting(house, asyncio.Event())), elector=house.elector())
+    manager.add_task("slow", slow_to_end)
+    await house.start(manager)
+    house.caches[App].set(app())
+    await settle()
+    house.lease.record, house.lease.version = Record(holder="thief", duration_seconds=15), 99
+    await house.clock.advance(2)
+    assert house.diary == ["began a", "cancelled a"]
+    await house.clock.advance(4)
+    assert house.diary == ["began a", "cancelled a", "task ended"]
+
+
+async def test_cancelled_from_outside_it_ends_in_order_but_without_grace(house):
+    await house.run(Controller(App, noting(house, asyncio.Event())), elector=house.elector())
+    house.caches[App].set(app())
+    await settle()
+    house.task.cancel()
+    await settle()
+    assert house.diary == ["began a", "cancelled a"]
+    assert house.task.cancelled()
+    assert house.lease.holder == ""
+
+
 async def test_a_lease_that_was_lost_is_not_given_back(house):
     await house.run(Controller(App, noting(house)), elector=house.elector())
     house.lease.record, house.lease.version = Record(holder="thief", duration_seconds=15), 99
