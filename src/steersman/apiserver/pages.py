@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["PUBLIC", "Pages"]
 
 PUBLIC = ("/healthz", "/livez", "/readyz", "/version")  # for everyone, without credentials
+_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _encode = msgspec.json.Encoder().encode
 JSON = dict[str, Any]
 
@@ -41,8 +43,12 @@ class Pages:
                 return _text(f"[+]ping ok\n{check} check passed\n" if "verbose" in query else "ok")
             case ["metrics"]:
                 return Reply(200, self._metrics(), "text/plain; version=0.0.4; charset=utf-8")
+            case ["openapi", "v2"]:
+                return _legacy_openapi(headers)
             case ["openapi", "v3", *rest]:
                 return self._openapi("/".join(rest), query, headers)
+            case ["openapi", "v2"]:
+                return _openapi_v2(headers)
             case [("api" | "apis") as root, *rest]:
                 return self._discovery(root, rest, headers)
             case []:
@@ -89,7 +95,7 @@ class Pages:
     def _paths(self) -> list[str]:
         versions = {info.kind.root for info in self._api.registry.resources()}
         groups = {root.rpartition("/")[0] for root in versions if root.startswith("/apis/")}
-        return sorted({"/api", "/apis", "/metrics", "/openapi/v3", *PUBLIC, *versions, *groups})
+        return sorted({"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", *PUBLIC, *versions, *groups})
 
     def _metrics(self) -> bytes:
         store = self._api.store
@@ -110,8 +116,27 @@ class Pages:
         return ("\n".join(lines) + "\n").encode()
 
 
+def _openapi_v2(headers: Mapping[str, str]) -> Reply:
+    """A document that describes nothing: kubectl asks for it when it cannot find a type in version 3.
+
+    In protobuf that is a message without a field.
+    """
+    if "protobuf" in headers.get("Accept", ""):
+        return Reply(200, b"", _OPENAPI_V2_PROTOBUF)
+    info = {"title": "Kubernetes", "version": discovery.version()["gitVersion"]}
+    return _json({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+
+
 def _json(document: JSON, headers: dict[str, str] | None = None) -> Reply:
     return Reply(200, _encode(document) + b"\n", "application/json", headers)
+
+
+def _legacy_openapi(headers: Mapping[str, str]) -> Reply:
+    """OpenAPI v2 without content: everything is in v3, where clients look first; here they find no type, and say so."""
+    if "proto-openapi.spec.v2" in headers.get("Accept", ""):
+        return Reply(200, b"\x0a\x032.0", _OPENAPI_V2)  # the message with only `swagger` set
+    info = {"title": "Kubernetes", "version": discovery.KUBERNETES_VERSION}
+    return _json({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
 
 
 def _text(text: str) -> Reply:
