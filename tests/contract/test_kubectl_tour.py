@@ -41,6 +41,8 @@ _NORMAL = [
     (re.compile(r"\s{2,}"), "  "),  # columns are as wide as their widest cell
 ]
 
+_GO_DIFF = re.compile(r"\n@@ -\d+,.*", re.DOTALL)  # a refused change of a pod ends with a diff of Go structs
+
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -91,7 +93,8 @@ async def _run(kubectl: Program, stop: Stop, arguments: list[str]) -> list[str]:
             output = await kubectl(*arguments, stdin=stop.stdin, check=False)
             if not stop.until or stop.until in output.out:
                 break
-    return [f"exit {output.code}", *_lines(output.out), *(f"! {line}" for line in _lines(output.err))]
+    said = _GO_DIFF.sub("", output.err)
+    return [f"exit {output.code}", *_lines(output.out), *(f"! {line}" for line in _lines(said))]
 
 
 async def _follow(kubectl: Program, stop: Stop, arguments: list[str]) -> list[str]:
