@@ -161,7 +161,7 @@ def change(
         stored = keep_times(existing.obj, stored)
     if lifecycle.finished(info, stored):
         return lifecycle.finish(api, info, existing, stored, dry_run=options.dry_run)
-    if not always and (stored is existing.obj or stored == existing.obj):
+    if not (always or existing.untidy) and (stored is existing.obj or stored == existing.obj):
         return existing
     if options.dry_run:
         return Record(existing.key, existing.revision, stored)

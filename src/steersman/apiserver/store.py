@@ -41,12 +41,13 @@ def key_of(namespace: str, name: str) -> str:
 class Record:
     """One version of one object."""
 
-    __slots__ = ("_body", "key", "obj", "revision")
+    __slots__ = ("_body", "key", "obj", "revision", "untidy")
 
     def __init__(self, key: str, revision: int, obj: dict[str, Any]) -> None:
         self.key = key
         self.revision = revision
         self.obj = obj
+        self.untidy = False  # the real server has stored empty metadata that the next write drops, so it is a write
         self._body: bytes | None = None
 
     @property

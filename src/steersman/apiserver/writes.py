@@ -103,6 +103,7 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
     check_name(merged, route.name)
     obj = fit(info, merged, validation="Ignore", warnings=request.warnings, patch=True)
     obj = _in_namespace(info, route.namespace, obj)
+    untidy = info.custom is not None and not route.subresource and merged["metadata"] != obj["metadata"]
     if existing is not None:
         record = change(
             api,
@@ -113,14 +114,17 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
             request.warnings,
             subresource=route.subresource,
             tracked=True,
-            always=info.custom is not None and not route.subresource and merged["metadata"] != obj["metadata"],
+            always=untidy,
         )
+        record.untidy |= untidy
         return api.answer(request, record)
     if uid := obj["metadata"].get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise statuses.conflict(info.kind, route.name, why)
     obj = _without_version(obj)
-    return api.answer(request, insert(api, info, route.namespace, obj, options, request.warnings, tracked=True), 201)
+    record = insert(api, info, route.namespace, obj, options, request.warnings, tracked=True)
+    record.untidy = untidy
+    return api.answer(request, record, 201)
 
 
 def _typed_body(api: Api, request: Request, options: WriteOptions) -> JSON:
