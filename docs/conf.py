@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 
 project = "Steersman"
 author = "The Steersman authors"
@@ -24,3 +25,30 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
+
+default_role = "code"  # our docstrings write `name`, as Markdown does
+
+
+def _drawings_are_literal(app, what, name, obj, options, lines):  # noqa: ARG001  # the signature is Sphinx's
+    """Our docstrings draw tables and show code by indenting; tell reStructuredText that such blocks are literal."""
+    shown, drawing, in_list = [], False, False
+    for line in lines:
+        indented, blank = line.startswith("    "), not line.strip()
+        if indented and not drawing and not in_list:
+            shown += ["", "::", ""]
+            drawing = True
+        elif not indented and not blank and drawing:
+            shown.append("")
+            drawing = False
+        if not indented and not blank:
+            bullet = bool(re.match(r"\s*(- |>>> |\d+\. )", line))
+            if bullet and not in_list:
+                shown.append("")
+            in_list = bullet or (in_list and line.startswith("  "))
+        shown.append(line)
+    lines[:] = [*shown, ""]
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _drawings_are_literal)

@@ -48,7 +48,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str | None) -> FieldSelector:
-        r"""The selector that `text` spells; `\` escapes a comma, an equals sign or itself in a value."""
+        """The selector that `text` spells; a backslash escapes a comma, an equals sign or itself in a value."""
         terms = (_requirement(text or "", term) for term in sorted(_TERM.findall(text or "")) if term)
         return cls(tuple(term for term in terms if term.field or term.value))
 
