@@ -89,7 +89,11 @@ class Engine:
         self._clusters = {name: clusters[name] for name in _used_clusters(controller, clusters)}
         self._shelves = {name: _shelves(controller, cluster) for name, cluster in self._clusters.items()}
         self.sources = [self._source(watch) for watch in controller.watched]
+        self._field_manager = options.field_manager or f"{clusters[''].client.field_manager}-{self.name}"
+        self._owned_kinds = controller.owned_kinds
         self._stopped = asyncio.Event()
+        self._working: dict[Any, asyncio.Task[Any]] = {}  # key -> the worker that reconciles it
+        self._interrupted: set[Any] = set()
         self._finished = asyncio.Event()  # set whenever a reconcile ends
         self._warned = float("-inf")
 
@@ -106,14 +110,16 @@ class Engine:
 
     async def wait_synced(self) -> None:
         """Return once `has_synced()`, or when there is no use in waiting because the engine was stopped."""
-        synced = asyncio.gather(*(source.wait_synced() for source in self.sources))
-        stopped = asyncio.ensure_future(self._stopped.wait())
+        waits: list[asyncio.Future[Any]] = [
+            asyncio.gather(*(source.wait_synced() for source in self.sources)),
+            asyncio.ensure_future(self._stopped.wait()),
+        ]
         try:
-            await asyncio.wait([synced, stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            synced.cancel()
-            stopped.cancel()
-            await asyncio.gather(synced, stopped, return_exceptions=True)
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
 
     async def run(self) -> None:
         """Work until the queue is closed or this is cancelled; raises only when the engine itself is broken."""
@@ -156,6 +162,13 @@ class Engine:
             self._finished.clear()
             await self._finished.wait()
 
+    def interrupt(self, where: Callable[[Any], bool]) -> None:
+        """Cancel what is being reconciled for such keys; they are dirty again, for whoever may work on them."""
+        for key, task in self._working.items():
+            if where(key) and key not in self._interrupted:
+                self._interrupted.add(key)
+                task.cancel()
+
     # -- working ------------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
@@ -164,12 +177,20 @@ class Engine:
                 key = await self.queue.get()
             except QueueClosed:
                 return
+            task = self._working[key] = _current_task()
             try:
                 if self._permit is None or self._permit(key):
                     await self._reconcile(key)
                 else:
                     self.queue.forget(key)
+            except asyncio.CancelledError:
+                if key not in self._interrupted:
+                    raise
+                task.uncancel()  # only this reconcile was to end, not its worker
+                self.queue.add(key)
             finally:
+                self._interrupted.discard(key)
+                del self._working[key]
                 self.queue.done(key)
                 self._finished.set()
 
@@ -198,7 +219,7 @@ class Engine:
                 async with deadline:
                     result = await self._answer(context, key)
             except asyncio.CancelledError as error:
-                if _being_cancelled():
+                if _current_task().cancelling():
                     raise
                 raise RuntimeError("something the reconcile waited for was cancelled") from error
             except TimeoutError as error:
@@ -284,17 +305,16 @@ class Engine:
     # -- the parts ----------------------------------------------------------------------------------------------------
 
     def _context(self, key: Any, reconcile_id: str, stack: ExitStack) -> Context:
-        home, *_ = self._clusters.values()
-        manager = self.controller.options.field_manager or f"{home.client.field_manager}-{self.name}"
+        home, manager = self._clusters[""], self._field_manager
         caches = {name: stack.enter_context(self._snapshots(name)) for name in self._clusters}
         others = {
             name: ClusterContext(cluster, caches[name], field_manager=manager)
             for name, cluster in self._clusters.items()
-            if cluster is not home
+            if name
         }
         return Context(
             home,
-            caches[home.name],
+            caches[""],
             key=key,
             reconcile_id=reconcile_id,
             field_manager=manager,
@@ -302,7 +322,7 @@ class Engine:
             log=log,
             failures=self.queue.failures(key),
             target=self.controller.target,
-            owned_kinds=self.controller.owned_kinds,
+            owned_kinds=self._owned_kinds,
             others=others,
         )
 
@@ -332,9 +352,10 @@ class Engine:
                 self.queue.add(key, priority=LOW_PRIORITY)
 
 
-def _being_cancelled() -> bool:
+def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    assert task is not None
+    return task
 
 
 async def _call(function: Callable[..., Any], context: Context, argument: Any) -> Any:

@@ -29,6 +29,8 @@ from steersman.runtime.engine import Engine
 from steersman.runtime.health import HealthServer, LoopLag
 from steersman.runtime.metrics import RuntimeCollector
 from steersman.runtime.recorder import EventRecorder
+from steersman.runtime.sharding import ShardMember
+from steersman.runtime.shards import SLOTS, slot_of
 from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all, retrieved
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.kube.client import Client
     from steersman.runtime.controller import Controller
+    from steersman.runtime.election import Timing
     from steersman.runtime.elector import LeaderElector
+    from steersman.runtime.sharding import ShardStore
     from steersman.runtime.webhooks import WebhookServer
 
 __all__ = ["Manager", "SyncTimeout"]
@@ -49,6 +53,7 @@ __all__ = ["Manager", "SyncTimeout"]
 PATIENCE_SECONDS = 10.0  # between two complaints about sources that are not synced
 STOP_SECONDS = 5.0  # for a cancelled task to end
 FLUSH_SECONDS = 2.0  # for the last events to be sent
+HAND_OVER_SECONDS = 2.0  # for a reconcile to end whose namespace goes to another process
 
 log = structlog.get_logger(__name__)
 
@@ -98,6 +103,7 @@ class Manager:
         self._clusters = {
             name: self._cluster(name, one, component, dry_run) for name, one in {"": client, **(clusters or {})}.items()
         }
+        self._shards: ShardMember | None = None
         self._engines: dict[str, Engine] = {}
         self._workers: list[asyncio.Task[None]] = []
         self._holding: asyncio.Task[None] | None = None  # ends when leadership does
@@ -149,6 +155,38 @@ class Manager:
     def add_check(self, name: str, problem: Callable[[], str | None]) -> None:
         """One more condition of readiness: `problem` answers None while all is well."""
         self._checks[name] = problem
+
+    def share(self, store: ShardStore, *, slots: int = SLOTS, timing: Timing | None = None) -> ShardMember:
+        """Work on a share of the namespaces only, beside the other processes that use the same `store`.
+
+        For clusters that outgrow one process. It takes the place of leader election: all members act, each on its own.
+        """
+        if self._elector is not None:
+            raise ConfigError("sharding and leader election exclude each other: choose one", field="share")
+
+        def within(gone: frozenset[int]) -> Callable[[Any], bool]:
+            return lambda key: slot_of(_namespace(key), slots) in gone
+
+        async def let_go(gone: frozenset[int]) -> None:
+            await asyncio.gather(*(self._let_go(engine, within(gone)) for engine in self._engines.values()))
+
+        def take_up(gained: frozenset[int]) -> None:
+            for engine in self._engines.values():
+                engine.add_all(where=within(gained))
+
+        member = ShardMember(store, drain=let_go, on_gained=take_up, timing=timing, slots=slots, clock=self._clock)
+        self._permit = member.owns
+        self._shards = member
+        return member
+
+    async def _let_go(self, engine: Engine, where: Callable[[Any], bool]) -> None:
+        """Return when the engine works on no such key: soon, because somebody else waits for them."""
+        try:
+            async with Deadline(self._clock, HAND_OVER_SECONDS):
+                await engine.wait_idle(where)
+        except TimeoutError:
+            engine.interrupt(where)
+            await engine.wait_idle(where)
 
     def engine(self, name: str) -> Engine:
         """The engine of a controller, by the controller's name."""
@@ -212,6 +250,8 @@ class Manager:
             if cluster.recorder is not None:
                 supervisor.start(f"events {cluster.name}".rstrip(), cluster.recorder.run)
         supervisor.start("sync watch", self._watch_sync, critical=True)
+        if self._shards is not None:
+            supervisor.start("shards", self._shards.run)
         self._start_tasks(supervisor, leader_only=False)
 
     def _run_informer(self, cluster: str, informer: Informer[Any]) -> None:
@@ -362,7 +402,7 @@ class Manager:
         return [informer for cluster in self._clusters.values() for informer in cluster.caches]
 
     def _permits(self, key: Any) -> bool:
-        return self._permit is None or self._permit(getattr(key, "namespace", ""))
+        return self._permit is None or self._permit(_namespace(key))
 
     def _collector(self, supervisor: Supervisor) -> RuntimeCollector:
         return RuntimeCollector(
@@ -372,3 +412,9 @@ class Manager:
             restarts=lambda: supervisor.restarts,
             registry=self._registry,
         )
+
+
+def _namespace(key: Any) -> str:
+    """Where a key belongs, as far as that can be told; keys without a namespace share one place."""
+    namespace: str = getattr(key, "namespace", "")
+    return namespace

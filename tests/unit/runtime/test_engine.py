@@ -599,3 +599,28 @@ async def test_a_defect_of_a_worker_is_raised_and_not_swallowed(bench):
     bench.caches[App].sync(app())
     await settle()
     assert isinstance(task.exception(), ExceptionGroup)
+
+
+async def test_an_interrupted_reconcile_ends_alone_and_its_key_stays_dirty(bench):
+    began: list[str] = []
+    gate = asyncio.Event()
+
+    async def reconcile(ctx, obj):
+        began.append(obj.name)
+        await gate.wait()
+
+    allowed = {"a", "b"}
+    controller = Controller(App, reconcile).configured(concurrency=2)
+    engine = await bench.run(controller, app("a"), app("b"), permit=lambda key: key.name in allowed)
+    allowed.discard("a")
+    engine.interrupt(lambda key: key.name == "a")
+    await engine.wait_idle(lambda key: key.name == "a")
+    assert engine.queue.running_keys() == [B]
+    allowed.add("a")
+    engine.add(A)
+    await settle()
+    assert began == ["a", "b", "a"]  # the worker lives
+    gate.set()
+    await settle()
+    assert engine.tally.results["success"] == 2
+    assert engine.tally.results["error"] == 0
