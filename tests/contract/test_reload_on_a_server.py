@@ -373,7 +373,10 @@ async def test_a_used_up_budget_is_told_with_the_keys_and_survives_a_new_process
     await site.source(mode="3")
     async with site.running(budget=budget):
         (message,) = await eventually(lambda: site.events("RestartBudgetUsed"))
-        assert message == "the restart for configmap/app#mode waits: budget used up (2 restarts in 1h)"
+        assert message == (
+            "the restart for configmap/app#mode waits: budget used up (2 restarts in 1h); "
+            "configmap/app#mode is written by test"
+        )
         assert await site.restarts() == 2
 
 

@@ -19,7 +19,9 @@ from steersman.runtime.controller import Controller
 __all__ = ["OPERATORS", "Operator", "load_operator"]
 
 # name -> module with an `OPERATOR`
-OPERATORS: dict[str, str] = {}
+OPERATORS: dict[str, str] = {
+    "reload": "steersman.operators.reload.controller",
+}
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,14 +12,17 @@ from msgspec.structs import replace
 
 from steersman.cache.identity import ref_of
 from steersman.kube.errors import BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
+from steersman.operators import Operator
 from steersman.operators.reload.apply import carry_out, describe
 from steersman.operators.reload.dialect import Marks
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
+from steersman.operators.reload.flapping import diagnose
 from steersman.operators.reload.kinds import BUILT_IN, KindRule, kind_rules
 from steersman.operators.reload.ledger import Ledger
 from steersman.operators.reload.look import DEPLOYMENT, NamespaceSettings, interests_in, look_at
 from steersman.operators.reload.metrics import ReloadMetrics
 from steersman.operators.reload.plan import Action, Moment, Plan
+from steersman.operators.reload.state import write_state
 from steersman.operators.reload.types import (
     FREEZE,
     MAX_DELAY,
@@ -43,10 +46,11 @@ if TYPE_CHECKING:
     from steersman.kube.resources import Kind, ObjectRef
     from steersman.operators.reload.dialect import Dialect
     from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.ledger import Observed
     from steersman.operators.reload.look import Look
     from steersman.runtime.context import Context
 
-__all__ = ["WorkloadKeeper", "controllers", "operator"]
+__all__ = ["OPERATOR", "WorkloadKeeper", "controllers", "operator"]
 
 NO_HELM_RELEASES: Final = "type!=helm.sh/release.v1"  # the largest Secrets of a cluster, and no pod reads them
 CONCURRENCY: Final = 64  # patches in flight: a source that hundreds of workloads use should not take minutes
@@ -104,6 +108,14 @@ def _controller(keeper: WorkloadKeeper) -> Controller:
     return made
 
 
+OPERATOR: Final = Operator(
+    name="reload",
+    summary="restarts workloads when the ConfigMaps and Secrets they use change",
+    config=ReloadConfig,
+    controllers=operator,
+)
+
+
 class WorkloadKeeper:
     """Keeps the workloads of one kind at what their sources say."""
 
@@ -148,7 +160,7 @@ class WorkloadKeeper:
             return requeue()
         except REFUSED as error:
             return self._refused(ctx, look, error)
-        self._carried_out(ctx, look, written)
+        await self._carried_out(ctx, look, written)
         return _again(look.plan, ctx.clock.time())
 
     def look(self, workload: Workload, cache: Any, now: Moment) -> Look:
@@ -186,34 +198,39 @@ class WorkloadKeeper:
             template |= marks.template
         return Marks(metadata=metadata, template=template)
 
-    def _carried_out(self, ctx: Context, look: Look, written: bool) -> None:
+    async def _carried_out(self, ctx: Context, look: Look, written: bool) -> None:
         plan, observed = look.plan, look.plan.observed
         if written and self.metrics is not None:
             self.metrics.done(self.rule.kind.kind, plan)
         if plan.action is Action.RESTART:
             told = describe(plan.changes, look.workload.namespace)
-            note = f"; {look.workload.facts.note}" if look.workload.facts.note else ""
+            note = _note(look.workload)
             ctx.log.info("workload restarted", workload=look.workload.title, sources=told)
             ctx.event(look.workload, "Restarted", f"restarted for {told}{note}")
             observed = replace(observed, pending={}, refusals=0)
         if written and plan.state is not None:
             observed = replace(observed, applied=plan.state, seen={})
+            self.ledger.wrote(look.workload.ref, write_state(plan.state))
         if look.edges.tracked:
-            self.ledger.keep(look.workload.ref, self._tell(ctx, look, observed))
+            self.ledger.keep(look.workload.ref, await self._tell(ctx, look, observed))
         elif plan.problems:
-            self._tell(ctx, look, observed)
+            await self._tell(ctx, look, observed)
 
-    def _tell(self, ctx: Context, look: Look, observed: Any) -> Any:
+    async def _tell(self, ctx: Context, look: Look, observed: Observed) -> Observed:
         """Tell people what is wrong or held back, once for as long as it stays the same."""
         plan = look.plan
         news = [("ReloadMisconfigured", problem) for problem in plan.problems]
         if plan.action is Action.WAIT and plan.gate != "window":
             told = describe(plan.changes, look.workload.namespace)
             news.append((_REASONS[plan.gate], f"the restart for {told} waits: {plan.reason}"))
-        fresh = [one for one in news if one[1] not in observed.reported]
-        for reason, message in fresh:
-            ctx.event(look.workload, reason, message, warning=True)
-            ctx.log.warning("told", workload=look.workload.title, reason=reason, message=message)
+        for reason, message in news:
+            if message in observed.reported:
+                continue
+            cause = ""
+            if plan.gate == "budget" and reason == _REASONS["budget"]:
+                cause = await diagnose(ctx.client, plan.changes, look.workload.namespace)
+            ctx.event(look.workload, reason, f"{message}; {cause}" if cause else message, warning=True)
+            ctx.log.warning("told", workload=look.workload.title, reason=reason, message=message, cause=cause)
         return replace(observed, reported=tuple(message for _, message in news))
 
     def _refused(self, ctx: Context, look: Look, error: KubeError) -> Result:
@@ -237,6 +254,13 @@ class WorkloadKeeper:
 
 
 _REASONS: Final = {"missing": "SourceMissing", "freeze": "RestartFrozen", "budget": "RestartBudgetUsed"}
+
+
+def _note(workload: Workload) -> str:
+    """What a restart may not reach."""
+    owner = workload.controller
+    owned = f"{owner.kind.lower()}/{owner.name} controls it and may undo this" if owner is not None else None
+    return "".join(f"; {text}" for text in (workload.facts.note, owned) if text)
 
 
 def _again(plan: Plan, now: float) -> Result:

@@ -15,12 +15,12 @@ number, nothing is concluded from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from steersman.operators.reload.state import Applied
-from steersman.operators.reload.types import SourceRef
+from steersman.operators.reload.types import APPLIED, RESTARTED_AT, RESTARTED_FOR, SourceRef
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads import Workload
 
 __all__ = ["Ledger", "Observed"]
+
+_OURS: Final = frozenset({APPLIED, RESTARTED_AT, RESTARTED_FOR})
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     last: float = 0.0  # when one of them last changed
     seen: dict[SourceRef, str] = {}  # digests at first sight of edges whose seed is not written yet
     applied: Applied | None = None  # the last state read or written, in case somebody wipes the annotation
+    wiped: int = 0  # how often somebody removed our annotation
     refusals: int = 0  # how often the server refused the restart that is pending
     reported: tuple[str, ...] = ()  # what people were last told
 
@@ -54,6 +57,7 @@ class Ledger:
         self._interests: dict[ObjectRef, frozenset[str]] = {}
         self._interested: dict[str, set[ObjectRef]] = {}
         self._since: dict[ObjectRef, str] = {}
+        self._written: dict[ObjectRef, str] = {}  # our own last word on a workload, which is no news when it comes back
         self._moved: dict[SourceRef, tuple[str, bool]] = {}  # revision of the last change, whether it was the creation
 
     # -- what the watches tell ---------------------------------------------------------------------------------------
@@ -123,6 +127,10 @@ class Ledger:
         """Remember for the next look."""
         self._observed[workload] = observed
 
+    def wrote(self, workload: ObjectRef, state: str) -> None:
+        """This state is our own word."""
+        self._written[workload] = state
+
     def moved(self, workload: ObjectRef, sources: Collection[SourceRef]) -> dict[SourceRef, bool]:
         """Those of `sources` that changed after the workload took its edges; true for one that was created then."""
         since = self._since.get(workload, "")
@@ -139,6 +147,7 @@ class Ledger:
         """The workload takes no part: when it does again, it starts afresh."""
         self._observed.pop(workload, None)
         self._since.pop(workload, None)
+        self._written.pop(workload, None)
 
     def forget(self, workload: ObjectRef) -> None:
         """The workload is gone."""
@@ -152,6 +161,17 @@ class Ledger:
 
 
 def _aspects(workload: Workload) -> object:
-    """Everything a look at a workload depends on."""
-    meta = workload.metadata
-    return (workload.facts, meta.annotations, meta.labels, meta.deletion_timestamp)
+    """Everything a look at a workload depends on, except what we write."""
+    meta, facts = workload.metadata, workload.facts
+    return (
+        _without(_OURS, workload.annotations),
+        _without(_OURS, facts.template_annotations),
+        (facts.references, facts.settings, facts.note, facts.follows, facts.has_template),
+        meta.labels,
+        meta.deletion_timestamp,
+        [owner.uid for owner in meta.owner_references or ()],
+    )
+
+
+def _without(names: frozenset[str], annotations: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in annotations.items() if name not in names}

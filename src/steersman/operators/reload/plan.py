@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads import Workload
 
 UNKNOWN: Final = "?"  # a digest that no source has: the pods may have been started for something else
+TOLERATED_WIPES: Final = 5  # after which we stop to write what somebody else removes
 
 __all__ = ["Action", "Moment", "Plan", "Policy", "make_plan"]
 
@@ -118,12 +119,20 @@ def make_plan(
     if found.newer:
         reason = f"{APPLIED} is of a later version"
         return Plan(action=Action.NOTHING, reason=reason, problems=problems, observed=observed)
+    wiped = found.applied is None and observed.applied is not None and bool(observed.applied.sources)
     applied = found.applied or observed.applied or Applied()
     wants = [wanted(edge, sources.get(edge.source)) for edge in edges.tracked]
     compared = _compare(workload, wants, applied, sources, observed, moved or {}, dialects)
     pending = {change.source: _digest_of(change.source, compared.target, workload) for change in compared.changes}
     observed = _observe(observed, pending, compared.seen, applied, now)
+    if wiped:
+        observed = replace(observed, wiped=observed.wiped + 1)
     if not compared.changes:
+        if observed.wiped > TOLERATED_WIPES:
+            problems = (*problems, f"{APPLIED}: somebody keeps removing it; it is not written again until a restart")
+            return Plan(
+                action=Action.NOTHING, reason="somebody removes our state", problems=problems, observed=observed
+            )
         return _settled(compared, applied, found, problems, observed)
     gate, reason, due = _gate(workload, sources, compared, applied, policy, observed, now)
     if gate:
