@@ -24,10 +24,6 @@ SERVICE_ACCOUNT = Kind(version="v1", kind="ServiceAccount", plural="serviceaccou
 PRIORITY_CLASS = Kind(
     group="scheduling.k8s.io", version="v1", kind="PriorityClass", plural="priorityclasses", namespaced=False
 )
-SYSTEM_PRIORITIES: dict[str, JSON] = {
-    "system-node-critical": {"value": 2000001000},
-    "system-cluster-critical": {"value": 2000000000},
-}
 TOKEN_VOLUME = "kube-api-access-"  # noqa: S105  the name of a volume
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path
 NAMESPACE = Kind(version="v1", kind="Namespace", plural="namespaces", namespaced=False)
@@ -155,7 +151,7 @@ def _priority(api: Api, info: ResourceInfo, metadata: JSON, spec: JSON) -> None:
     found: JSON | None
     if name:
         record = table.records.get(name)
-        found = record.obj if record is not None else SYSTEM_PRIORITIES.get(name)
+        found = record.obj if record is not None else None
         if found is None:
             why = f"no PriorityClass with name {name} was found"
             raise statuses.forbidden(info.kind, metadata.get("name", ""), why)

@@ -93,7 +93,7 @@ class EmbeddedServer:
         self._port = self._listener.sockets[0].getsockname()[1]
         self._frontend.pages.address = f"{self._host}:{self._port}"
         Background(self.api, ca_pem=self.ca_pem)
-        bootstrap(self.api)
+        bootstrap(self.api, host=self._host, port=self._port)
 
     async def stop(self) -> None:
         """End every watch and close every connection."""
