@@ -1,0 +1,214 @@
+"""Managers on a server: who leads, who works on what, and what happens when something is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.crd import crd_manifest
+from steersman.kube.client import Client
+from steersman.kube.kubeconfig import load_config
+from steersman.kube.objects import ObjectMeta, Resource, Struct
+from steersman.kube.types.coordination import Lease
+from steersman.kube.types.core import ConfigMap, Namespace
+from steersman.runtime.controller import Controller
+from steersman.runtime.election import Timing
+from steersman.runtime.elector import KubeLease, LeaderElector
+from steersman.runtime.manager import Manager
+from steersman.runtime.result import requeue
+from steersman.runtime.sharding import KubeShards
+from steersman.testing import eventually
+
+QUICK = Timing(lease_seconds=3, renew_seconds=2, retry_seconds=0.3)
+
+
+@pytest.fixture
+async def client(cluster, tmp_path):
+    cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with Client.connect(load_config(tmp_path / "kubeconfig")) as connected:
+        yield connected
+
+
+@asynccontextmanager
+async def running(manager: Manager):
+    task = asyncio.create_task(manager.run())
+    try:
+        yield task
+    finally:
+        manager.stop()
+        await asyncio.wait_for(asyncio.wait([task]), 30)
+
+
+def make(client: Client, *controllers: Controller, **options: Any) -> Manager:
+    return Manager(client, controllers, registry=CollectorRegistry(), **options)
+
+
+def configmap(namespace: str, name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace, labels={"suite": "managers"}), data=data)
+
+
+async def test_a_lease_is_held_renewed_and_given_back(client, namespace):
+    elector = LeaderElector(KubeLease(client, "leader", namespace), identity="me", timing=QUICK)
+    await elector.acquire()
+    first = await client.get(Lease, "leader", namespace=namespace)
+    assert (first.spec.holder_identity, first.spec.lease_duration_seconds, first.spec.lease_transitions) == ("me", 3, 0)
+    holding = asyncio.create_task(elector.hold())
+
+    async def renewed():
+        return (await client.get(Lease, "leader", namespace=namespace)).spec.renew_time != first.spec.renew_time
+
+    await eventually(renewed)
+    await client.patch(Lease, "leader", {"metadata": {"labels": {"touched": "yes"}}}, namespace=namespace)
+    slow = elector.slow_renewals
+    await eventually(lambda: elector.slow_renewals > slow)
+    assert elector.leading()
+    assert not holding.done()
+    holding.cancel()
+    assert await elector.release()
+    freed = await client.get(Lease, "leader", namespace=namespace)
+    assert not freed.spec.holder_identity
+    assert freed.metadata.labels == {"touched": "yes"}
+
+
+async def test_a_second_manager_waits_warm_and_takes_over_when_the_first_ends(client, namespace):
+    acting: list[str] = []
+
+    def acts_as(name: str) -> Controller:
+        async def reconcile(ctx, obj):
+            acting.append(name)
+            return requeue(after=0.05)
+
+        return Controller(ConfigMap, reconcile, "app").select(namespaces=[namespace], label_selector="suite=managers")
+
+    def elected(name: str) -> LeaderElector:
+        return LeaderElector(KubeLease(client, "leader", namespace), identity=name, timing=QUICK)
+
+    await client.create(configmap(namespace, "one"))
+    first = make(client, acts_as("first"), elector=elected("first"))
+    second = make(client, acts_as("second"), elector=elected("second"))
+    async with running(first):
+        await eventually(lambda: len(acting) > 3)
+        async with running(second) as standby:
+            await eventually(lambda: all(problem is None for problem in second.ready().values()))
+            assert set(acting) == {"first"}
+            first.stop()
+            await eventually(lambda: "second" in acting)
+            switch = acting.index("second")
+            assert set(acting[:switch]) == {"first"}
+            assert set(acting[switch:]) == {"second"}
+            assert not standby.done()
+
+
+async def test_processes_share_namespaces_and_take_over_what_another_leaves(client, namespace):
+    spaces = [namespace]
+    for number in range(7):
+        name = f"{namespace}-{number}"
+        await client.create(Namespace(metadata=ObjectMeta(name=name)))
+        spaces.append(name)
+    for space in spaces:
+        await client.create(configmap(space, "one"))
+    at_work: dict[str, str] = {}
+    owners: dict[str, str] = {}
+
+    def works_as(name: str) -> Controller:
+        async def reconcile(ctx, obj):
+            assert obj.namespace not in at_work, f"{name} and {at_work[obj.namespace]} at once in {obj.namespace}"
+            at_work[obj.namespace] = owners[obj.namespace] = name
+            await asyncio.sleep(0)
+            del at_work[obj.namespace]
+            return requeue(after=0.1)
+
+        return Controller(ConfigMap, reconcile, "app").select(label_selector="suite=managers").within(spaces)
+
+    first, second = make(client, works_as("first")), make(client, works_as("second"))
+    for manager in (first, second):
+        manager.share(KubeShards(client, "group", namespace), timing=QUICK)
+    async with running(first) as one:
+        await eventually(lambda: owners == dict.fromkeys(spaces, "first"))
+        async with running(second) as two:
+            await eventually(lambda: set(owners.values()) == {"first", "second"} and len(owners) == len(spaces))
+            first.stop()
+            await eventually(lambda: owners == dict.fromkeys(spaces, "second"), timeout=40)
+            assert not two.done()
+        await asyncio.wait([one])
+        one.result()
+    assert first.engine("app").tally.panics == second.engine("app").tally.panics == 0
+
+
+class GadgetSpec(Struct):
+    size: int = 0
+
+
+class Gadget(Resource, group="managers.example.org", version="v1"):
+    """Installed late."""
+
+    spec: GadgetSpec
+
+
+async def test_a_kind_that_is_missing_at_the_start_is_found_when_it_is_installed_and_others_do_not_wait(
+    client, namespace
+):
+    seen: list[str] = []
+
+    async def reconcile(ctx, obj):
+        seen.append(obj.name)
+
+    await client.create(configmap(namespace, "one"))
+    here = Controller(ConfigMap, reconcile, "here").select(namespaces=[namespace], label_selector="suite=managers")
+    missing = Controller(Gadget, reconcile, "missing").select(namespaces=[namespace])
+    manager = make(client, here, missing, listen="127.0.0.1:0")
+    async with running(manager):
+        await eventually(lambda: seen == ["one"])
+
+        async def readyz():
+            url = f"http://127.0.0.1:{manager.health.port}/readyz"
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                return answer.status, await answer.text()
+
+        async def named():
+            status, text = await readyz()
+            return status == 503 and "gadgets.managers.example.org" in text and "CustomResourceDefinition" in text
+
+        await eventually(named)
+        await client.create(crd_manifest(Gadget))
+
+        async def installed():
+            return await client.create(
+                Gadget(metadata=ObjectMeta(name="late", namespace=namespace), spec=GadgetSpec(size=1))
+            )
+
+        try:
+            await eventually(installed)
+            await eventually(lambda: "late" in seen, timeout=70)
+
+            async def ready():
+                return (await readyz())[0] == 200
+
+            await eventually(ready)
+        finally:
+            from steersman.kube.types.apiextensions import CustomResourceDefinition
+
+            await client.delete(CustomResourceDefinition, "gadgets.managers.example.org")
+
+
+async def test_a_dry_run_changes_nothing(client, namespace):
+    tried: list[str] = []
+
+    async def reconcile(ctx, obj):
+        made = await ctx.apply(configmap(namespace, "made", by="dry run"))
+        tried.append(made.metadata.name)
+        await ctx.delete(obj)
+        ctx.event(obj, "Tried", "nothing happened")
+
+    await client.create(configmap(namespace, "one"))
+    controller = Controller(ConfigMap, reconcile, "dry").select(namespaces=[namespace], label_selector="suite=managers")
+    async with running(make(client, controller, dry_run=True)):
+        await eventually(lambda: bool(tried))
+    names = [obj.name for obj in (await client.list(ConfigMap, namespace=namespace)).items]
+    assert "one" in names
+    assert "made" not in names
