@@ -66,16 +66,15 @@ class Ledger:
         """Note when a workload took its edges; returns whether the change matters."""
         if new is None:
             return True
-        same = old is not None and old.metadata.uid == new.metadata.uid
-        before = old.facts if old is not None else None
-        if (
-            not same
-            or before is None
-            or before.references != new.facts.references
-            or before.settings != new.facts.settings
-        ):
+        if old is None or old.metadata.uid != new.metadata.uid:
             self._since[new.ref] = new.metadata.resource_version
-        return not same or old is None or _aspects(old) != _aspects(new)
+            return True
+        if (old.facts.references, old.facts.settings) != (new.facts.references, new.facts.settings):
+            self._since[new.ref] = new.metadata.resource_version
+        if _aspects(old) != _aspects(new):
+            return True
+        state = new.annotations.get(APPLIED)
+        return state not in (old.annotations.get(APPLIED), self._written.get(new.ref))
 
     def source_changed(self, old: Source | None, new: Source | None) -> bool:
         """Note when a source's data changed; returns whether the change matters."""
