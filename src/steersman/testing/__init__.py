@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from steersman.testing.binaries import BinariesError
     from steersman.testing.clock import VirtualClock, settle
     from steersman.testing.controlplane import ALL_CONTROLLERS, LIFECYCLE_CONTROLLERS, ControlPlane, ControlPlaneError
+    from steersman.testing.fastclock import FastClock
     from steersman.testing.programs import Program
     from steersman.testing.proxy import FaultProxy
     from steersman.testing.rawapi import RawApi
@@ -31,6 +32,7 @@ __all__ = [
     "BinariesError",
     "ControlPlane",
     "ControlPlaneError",
+    "FastClock",
     "FaultProxy",
     "Program",
     "RawApi",
@@ -50,6 +52,7 @@ _HOME = {
     "BinariesError": "binaries",
     "ControlPlane": "controlplane",
     "ControlPlaneError": "controlplane",
+    "FastClock": "fastclock",
     "FaultProxy": "proxy",
     "Program": "programs",
     "RawApi": "rawapi",
