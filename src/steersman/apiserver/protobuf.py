@@ -51,7 +51,14 @@ def decode(body: bytes) -> dict[str, Any]:
     """The object in a protobuf body, as its JSON value; ValueError when it cannot be read."""
     if not body.startswith(_MAGIC):
         raise ValueError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-    envelope = dict(_raw_fields(body[len(_MAGIC) :]))
+    try:
+        return _object(body[len(_MAGIC) :])
+    except (TypeError, OverflowError, struct.error) as error:
+        raise ValueError("proto: a field does not have the type that its number says") from error
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    envelope = dict(_raw_fields(data))
     type_meta = {number: bytes(value).decode() for number, value in _raw_fields(envelope.get(1, b""))}
     api_version, kind = type_meta.get(1, ""), type_meta.get(2, "")
     group, _, version = api_version.rpartition("/")

@@ -42,6 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     body: Any
     warnings: tuple[str, ...] = ()
+    raw: bytes = b""  # the body as it came
 
     @property
     def name(self) -> str:
@@ -173,7 +174,7 @@ class RawApi:
             ) as response,
         ):
             raw = await response.read()
-            return Answer(response.status, response.headers, _decode(response, raw), _warnings(response))
+            return Answer(response.status, response.headers, _decode(response, raw), _warnings(response), raw)
 
     async def get(self, path: str, *, headers: Mapping[str, str] | None = None, **query: Any) -> Answer:
         """GET; keyword arguments are query parameters (`continue_` for continue)."""
