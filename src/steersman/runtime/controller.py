@@ -73,6 +73,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[Any, ...] | None = None  # None: every object the controller is for
 
 
+class IndexRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that is asked often, answered ahead."""
+
+    target: Any  # type[Resource] | Kind
+    name: str
+    values: Any  # Callable[[object], Iterable[str]]
+    cluster: str = ""
+
+
 class Controller(msgspec.Struct, frozen=True):
     """See the module for how it reads. `target` None makes a controller whose keys are whatever its mappings give."""
 
@@ -81,6 +90,7 @@ class Controller(msgspec.Struct, frozen=True):
     name: str = ""
     watched: tuple[Watch, ...] = ()
     schedules: tuple[Schedule, ...] = ()
+    indexes: tuple[IndexRow, ...] = ()
     finalizer_name: str | None = None
     cleanup: Any = None  # Reconciler, run when the object is terminating and has our finalizer
     on_gone: Any = None  # Callable[[Context, key], …], run when the object no longer exists
@@ -165,6 +175,18 @@ class Controller(msgspec.Struct, frozen=True):
             raise ConfigError("a controller that is for no kind must name the keys to look at", field="schedule")
         row = Schedule(every_seconds=seconds, keys=None if keys is None else tuple(keys))
         return replace(self, schedules=(*self.schedules, row))
+
+    def index(
+        self, target: Target, name: str, values: Callable[[Any], Iterable[str]], *, cluster: str = ""
+    ) -> Controller:
+        """Find objects by what `values(obj)` gives: `ctx.cache[target].by_index(name, value)`.
+
+        The kind must be watched or read already. One function per name: controllers that share a cache share it.
+        """
+        if not any(row.target is target and row.cluster == cluster for row in self.watched):
+            raise ConfigError(f"read or watch {kind_of(target)} before you index it", field=self.name)
+        row = IndexRow(target=target, name=name, values=values, cluster=cluster)
+        return replace(self, indexes=(*self.indexes, row))
 
     def finalizer(self, name: str, cleanup: Reconciler) -> Controller:
         """Hold deleted objects back until `cleanup(ctx, obj)` is done with them; then let them go."""

@@ -89,6 +89,8 @@ class Engine:
         self._clusters = {name: clusters[name] for name in _used_clusters(controller, clusters)}
         self._shelves = {name: _shelves(controller, cluster) for name, cluster in self._clusters.items()}
         self.sources = [self._source(watch) for watch in controller.watched]
+        for row in controller.indexes:
+            self._shelf(row.cluster, row.target).informer.add_index(row.name, row.values)
         self._field_manager = options.field_manager or f"{clusters[''].client.field_manager}-{self.name}"
         self._owned_kinds = controller.owned_kinds
         self._stopped = asyncio.Event()
@@ -330,12 +332,11 @@ class Engine:
         return Snapshots(self._shelves[cluster], user=self.name)
 
     def _source(self, watch: Any) -> Source[Any]:
-        informer = next(
-            shelf.informer
-            for shelf in self._shelves[watch.cluster]
-            if shelf.target is watch.target and shelf.selection == watch.selection
-        )
+        informer = self._shelf(watch.cluster, watch.target).informer
         return Source(watch, informer, self.queue, lambda: self._snapshots(""))
+
+    def _shelf(self, cluster: str, target: Any) -> Shelf:
+        return next(shelf for shelf in self._shelves[cluster] if shelf.target is target)
 
     def _known_keys(self) -> list[ObjectRef]:
         if self.controller.target is None:

@@ -76,6 +76,9 @@ class MemoryInformer:
             has_synced=self.has_synced, wait_synced=self.wait_synced, remove=lambda: self.handlers.remove(handler)
         )
 
+    def add_index(self, name: str, values: Callable[[Any], Any]) -> None:
+        self.store.add_index(name, values)
+
     def snapshot(self) -> Any:
         return self.store.snapshot()
 

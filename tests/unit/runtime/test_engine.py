@@ -390,6 +390,23 @@ async def test_one_reconcile_reads_one_snapshot(bench):
     assert bench.caches[Pod].store._snapshots == []
 
 
+async def test_objects_can_be_found_by_an_index(bench):
+    found: list[list[str]] = []
+
+    async def reconcile(ctx, obj):
+        found.append([pod.name for pod in ctx.cache[Pod].by_index("app", obj.name)])
+
+    def app_of(obj):
+        return [obj.metadata.labels["app"]]
+
+    controller = Controller(App, reconcile).reads(Pod).index(Pod, "app", app_of)
+    pods = [pod("p", labels={"app": "a"}), pod("q", labels={"app": "b"}), pod("r", labels={"app": "a"})]
+    await bench.run(controller, app("a"), *pods)
+    assert found == [["p", "r"]]
+    with pytest.raises(ConfigError, match="read or watch Pod before you index it"):
+        Controller(App, reconcile).index(Pod, "app", app_of)
+
+
 async def test_an_object_that_is_gone_is_not_reconciled_but_told_to_who_asked(bench):
     reconcile, forget = Script(), Script()
     await bench.run(Controller(App, reconcile).gone(forget), app())
