@@ -4,7 +4,8 @@
     tools/record_cases.py --server https://127.0.0.1:6443 --token TOKEN
 
 Inputs stay as they are; only the expected causes and stored values are replaced. Everything is a dry run except the one
-definition that the cases of custom resources need. Add a case by adding its input and running this once.
+definition that the cases of custom resources need, which is deleted again. Add a case by adding its input and running
+this once.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Server:
             with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:  # noqa: S310
                 found: JSON = json.load(answer)
         except urllib.error.HTTPError as error:
-            found = json.load(error)
+            text = error.read()
+            found = json.loads(text) if text.startswith(b"{") else {"kind": "Status", "message": text.decode()}
         return found
 
 
@@ -84,6 +86,7 @@ def custom_resources(server: Server) -> None:
         case.pop("stored", None)
         case.pop("causes", None)
         case.update({"causes": causes(answer)} if answer["kind"] == "Status" else {"stored": answer.get("spec", {})})
+    server.send("DELETE", f"{DEFINITIONS}/{definition['metadata']['name']}")
     write("custom_resources.json", content)
 
 

@@ -23,8 +23,6 @@ def unknown_fields(schema: Schema, obj: dict[str, Any]) -> list[str]:
 
 def _unknown(schema: Schema, value: Any, path: str) -> Iterator[str]:
     if isinstance(value, dict) and schema.is_map:
-        if not schema.fields and schema.element is None:
-            return  # no declared shape
         for name, item in value.items():
             here = f"{path}.{name}" if path else name
             below = schema.field(name)
