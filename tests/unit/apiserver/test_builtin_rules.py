@@ -118,6 +118,7 @@ def test_schedules_that_cron_understands_are_taken(text: str) -> None:
         ("61 * * * *", "end of range (61) above maximum (59): 61"),
         ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
         ("9-3 * * * *", "beginning of range (9) beyond end of range (3): 9-3"),
+        ("70/2 * * * *", "beginning of range (70) beyond end of range (59): 70/2"),
         ("*/0 * * * *", "step of range should be a positive number: */0"),
         ("@never", "unrecognized descriptor: @never"),
         ("x * * * *", 'failed to parse int from x: strconv.Atoi: parsing "x": invalid syntax'),

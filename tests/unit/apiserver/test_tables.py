@@ -109,6 +109,8 @@ def test_a_custom_resource_without_columns_shows_its_age() -> None:
         ("string", ".spec.nothing", "<no value>"),
         ("string", "..type", "Init"),
         ("string", ".status.conditions[?(@.n>1)].type", "Ready"),
+        ("string", ".status.conditions[?(@.n==true)].type", None),
+        ("string", ".status.conditions[?(@.type>1)].type", None),
         ("integer", ".spec.number", 5),
         ("integer", ".spec.fraction", 0),
         ("integer", ".spec.text", None),
