@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from steersman.errors import ConfigError
 from steersman.kube.client import Client
 from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import ObjectMeta, Resource, Struct
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import ObjectRef
+from steersman.kube.types.coordination import Lease
 from steersman.kube.types.core import Event
 from steersman.runtime.controller import Controller
 from steersman.runtime.manager import Manager
+from steersman.runtime.program import serve
 from steersman.runtime.result import done, requeue
 from steersman.testing import eventually
 
@@ -405,3 +409,157 @@ async def test_objects_mapped_to_others_are_noticed_by_the_one_they_leave_and_th
         patch = [{"op": "replace", "path": "/data/of", "value": "b"}]
         await client.patch(ConfigMap, "link", patch, type=PatchType.JSON, namespace=namespace)
         await eventually(lambda: {"a", "b"} <= set(runs))
+
+
+async def test_plain_dicts_work_like_classes(client, namespace):
+    kind = ConfigMap.KIND
+    seen: list[Any] = []
+
+    async def reconcile(ctx, obj):
+        meta = {"name": "made", "labels": {"role": "child"}}
+        made = await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "1"}})
+        again = await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "1"}})
+        same = made["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
+        seen.append((made["metadata"]["ownerReferences"][0]["name"], same))
+        seen.append("managedFields" in ctx.cache[kind].get(ObjectRef("made", namespace))["metadata"])
+        await ctx.delete(ctx.cache[kind].get(ObjectRef("made", namespace)))
+        seen.append(ctx.cache[kind].get(ObjectRef("made", namespace)))
+
+    await client.create(parent(namespace))
+    controller = (
+        Controller(Parent, reconcile, "dicts")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .owns(kind, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller):
+        await eventually(lambda: len(seen) >= 3)
+    assert seen[:3] == [("parent", True), False, None]
+
+
+class Parent(Resource, version="v1", kind="ConfigMap", plural="configmaps"):
+    data: dict[str, str] | None = None
+
+
+async def test_an_object_that_lingers_after_its_deletion_is_seen_as_terminating_at_once(client, namespace):
+    seen: list[Any] = []
+
+    async def reconcile(ctx, obj):
+        ref = ObjectRef("held", namespace)
+        held = ctx.cache[Child].get(ref)
+        if held is not None and held.metadata.deletion_timestamp is None:
+            await ctx.delete(held)
+            after = ctx.cache[Child].get(ref)
+            seen.append(after is not None and after.metadata.deletion_timestamp is not None)
+            seen.append(after.data)
+
+    meta = ObjectMeta(name="held", namespace=namespace, labels={"role": "child"}, finalizers=["example.org/held"])
+    await client.create(ConfigMap(metadata=meta, data={"kept": "yes"}))
+    await client.create(parent(namespace))
+    controller = (
+        Controller(ConfigMap, reconcile, "linger")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .reads(Child, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller):
+        await eventually(lambda: len(seen) == 2)
+    await client.patch(ConfigMap, "held", {"metadata": {"finalizers": None}}, namespace=namespace)
+    assert seen == [True, {"kept": "yes"}]
+
+
+async def test_fields_that_are_no_longer_applied_are_removed_and_those_of_others_stay(client, namespace):
+    wanted = {"a": "1", "b": "2"}
+
+    async def reconcile(ctx, obj):
+        await ctx.apply(Child(metadata=ObjectMeta(name="made", labels={"role": "child"}), data=dict(wanted)))
+
+    await client.create(parent(namespace))
+    controller = (
+        Controller(ConfigMap, reconcile, "fields")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .owns(Child, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller) as manager:
+
+        def holds(data: dict[str, str]) -> Any:
+            async def check() -> bool:
+                found = await child(client, namespace, "made")
+                return found is not None and found.data == data
+
+            return check
+
+        await eventually(holds({"a": "1", "b": "2"}))
+        await client.patch(ConfigMap, "made", {"data": {"theirs": "x"}}, namespace=namespace)
+        del wanted["b"]
+        manager.engine("fields").add(ObjectRef("parent", namespace))
+        await eventually(holds({"a": "1", "theirs": "x"}))
+
+
+async def test_an_owner_in_another_namespace_is_refused_with_a_way_out(client, namespace):
+    problems: list[str] = []
+
+    async def reconcile(ctx, obj):
+        try:
+            await ctx.apply(Child(metadata=ObjectMeta(name="x", namespace="default")))
+        except ConfigError as error:
+            problems.append(str(error))
+        with pytest.raises(TypeError, match="needs the name"):
+            await ctx.delete(Child)
+
+    await client.create(parent(namespace))
+    controller = (
+        Controller(ConfigMap, reconcile, "far")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .owns(Child, namespaces=[namespace], label_selector="role=child")
+    )
+    async with running(client, controller):
+        await eventually(lambda: bool(problems))
+    assert "an owner must be in the same namespace (apply with owner=None" in problems[0]
+
+
+async def test_a_controller_may_read_and_write_in_another_cluster(client, namespace):
+    async def reconcile(ctx, obj):
+        far = ctx.clusters["far"]
+        meta = ObjectMeta(name="mirror", namespace=namespace, labels={"role": "child"})
+        await far.apply(Child(metadata=meta, data=obj.data))
+
+    def back(obj):
+        return [ObjectRef("parent", namespace)]
+
+    await client.create(parent(namespace, value="one"))
+    controller = (
+        Controller(ConfigMap, reconcile, "mirror")
+        .select(namespaces=[namespace], label_selector="role=parent")
+        .watches(Child, to=back, namespaces=[namespace], label_selector="role=child", cluster="far")
+    )
+    async with running(client, controller, clusters={"far": client}):
+
+        async def mirrored():
+            found = await child(client, namespace, "mirror")
+            return found is not None and found.data == {"value": "one"} and not found.metadata.owner_references
+
+        await eventually(mirrored)
+        await client.delete(ConfigMap, "mirror", namespace=namespace)
+        await eventually(mirrored)
+
+
+async def test_a_program_ends_gracefully_on_a_signal(cluster, client, namespace, tmp_path):
+    began, ended = asyncio.Event(), []
+
+    async def reconcile(ctx, obj):
+        began.set()
+        await asyncio.sleep(0.2)
+        ended.append(obj.name)
+
+    await client.create(parent(namespace))
+    controller = Controller(ConfigMap, reconcile, "program").select(
+        namespaces=[namespace], label_selector="role=parent"
+    )
+    config = load_config(tmp_path / "kubeconfig")
+    program = serve(controller, config=config, lease=f"{namespace}/lease", registry=CollectorRegistry())
+    task = asyncio.create_task(program)
+    await began.wait()
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.wait_for(task, 20)
+    assert ended == ["parent"]
+    lease = await client.get(Lease, "lease", namespace=namespace)
+    assert not lease.spec.holder_identity
