@@ -13,6 +13,7 @@ import asyncio
 import base64
 import os
 import secrets
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -22,11 +23,11 @@ from aiohttp import web
 from steersman.apiserver.api import Api
 from steersman.apiserver.background import Background
 from steersman.apiserver.bootstrap import bootstrap
-from steersman.apiserver.certificates import Authority
 from steersman.apiserver.decoding import MAX_BODY
 from steersman.apiserver.faults import Faults
 from steersman.apiserver.http import Frontend
 from steersman.apiserver.identity import ADMIN
+from steersman.certificates import Authority, load_pair
 from steersman.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class EmbeddedServer:
         self.faults = Faults(seed)
         self.api = Api(clock=clock, random=random, history=history, token=self.token)
         self._host, self._port, self._tls = host, port, tls
-        self._authority = Authority() if tls else None
+        self._authority = Authority("steersman-apiserver-ca") if tls else None
         self._frontend = Frontend(self.api, self.faults)
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -71,7 +72,7 @@ class EmbeddedServer:
     async def start(self) -> None:
         """Listen. The initial namespaces and services exist when this returns."""
         loop = asyncio.get_running_loop()
-        context = self._authority.server_context([self._host, "localhost", "kubernetes"]) if self._authority else None
+        context = _tls(self._authority, self._host, "localhost", "kubernetes") if self._authority else None
 
         def request(
             message: RawRequestMessage,
@@ -128,7 +129,7 @@ class EmbeddedServer:
     @property
     def ca_pem(self) -> str:
         """The certificate authority to trust; empty without TLS."""
-        return self._authority.pem if self._authority else ""
+        return self._authority.pem.decode() if self._authority else ""
 
     @property
     def requests(self) -> deque[LogEntry]:
@@ -154,7 +155,8 @@ class EmbeddedServer:
         """A client certificate for `user` and its key (PEM); needs TLS."""
         if self._authority is None:
             raise ValueError("client certificates need TLS: start the server with tls=True")
-        return self._authority.client(user, groups)
+        signed = self._authority.client(user, groups)
+        return signed.certificate.decode(), signed.key.decode()
 
     def kubeconfig(self) -> str:
         """A kubeconfig (YAML) with everything a client needs, the token included."""
@@ -179,3 +181,14 @@ class EmbeddedServer:
         target = Path(path)
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(self.kubeconfig())
+
+
+def _tls(authority: Authority, *names: str) -> ssl.SSLContext:
+    """TLS for a server known by `names`; client certificates of its authority are taken."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_verify_locations(cadata=authority.pem.decode())
+    context.verify_mode = ssl.CERT_OPTIONAL
+    load_pair(context, authority.server(*names))
+    return context

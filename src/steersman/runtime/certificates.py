@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-import ipaddress
 from typing import TYPE_CHECKING
 
 import msgspec
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives import serialization
+
+from steersman.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +26,6 @@ __all__ = ["Bundle", "Renewal", "issue", "plan_renewal", "renew"]
 
 AUTHORITY_LIFE = dt.timedelta(days=365 * 5)
 SERVING_LIFE = dt.timedelta(days=90)
-BACKDATE = dt.timedelta(minutes=10)  # clients whose clock is a little behind must not refuse a new certificate
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,16 +75,8 @@ def plan_renewal(bundle: Bundle | None, names: Sequence[str], now: dt.datetime) 
 
 def issue(names: Sequence[str], now: dt.datetime) -> Bundle:
     """A new authority and a serving certificate for `names` (host names and IP addresses)."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "steersman webhook authority")])
-    authority = (
-        _builder(subject, subject, key.public_key(), now, AUTHORITY_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(sign=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return _serve(authority, key, names, now, trust=_pem(authority))
+    authority = Authority("steersman webhook authority", now=now, life=AUTHORITY_LIFE)
+    return _serve(authority, names, now, trust=authority.pem)
 
 
 def renew(bundle: Bundle | None, renewal: Renewal, names: Sequence[str], now: dt.datetime) -> Bundle:
@@ -97,74 +87,20 @@ def renew(bundle: Bundle | None, renewal: Renewal, names: Sequence[str], now: dt
         fresh = issue(names, now)
         return msgspec.structs.replace(fresh, trust=fresh.trust + _still_valid(bundle.trust, now))
     if renewal is Renewal.SERVING:
-        authority = x509.load_pem_x509_certificate(bundle.authority)
-        key = serialization.load_pem_private_key(bundle.authority_key, None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return _serve(authority, key, names, now, trust=bundle.authority + _others(bundle, now))
+        authority = Authority.load(bundle.authority, bundle.authority_key)
+        return _serve(authority, names, now, trust=bundle.authority + _others(bundle, now))
     return bundle
 
 
-def _serve(
-    authority: x509.Certificate,
-    authority_key: ec.EllipticCurvePrivateKey,
-    names: Sequence[str],
-    now: dt.datetime,
-    *,
-    trust: bytes,
-) -> Bundle:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
-    serving = (
-        _builder(subject, authority.subject, key.public_key(), now, SERVING_LIFE)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(sign=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
+def _serve(authority: Authority, names: Sequence[str], now: dt.datetime, *, trust: bytes) -> Bundle:
+    serving = authority.server(*names, now=now, life=SERVING_LIFE)
     return Bundle(
         trust=trust,
-        authority=_pem(authority),
-        authority_key=_key_pem(authority_key),
-        serving=_pem(serving),
-        serving_key=_key_pem(key),
+        authority=authority.pem,
+        authority_key=authority.key,
+        serving=serving.certificate,
+        serving_key=serving.key,
     )
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime, life: dt.timedelta
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATE)
-        .not_valid_after(now + life)
-    )
-
-
-def _usage(*, sign: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not sign,
-        key_cert_sign=sign,
-        crl_sign=sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
 
 
 def _names_of(certificate: x509.Certificate) -> set[str]:
@@ -187,14 +123,8 @@ def _still_valid(pem: bytes, now: dt.datetime) -> bytes:
         certificates = x509.load_pem_x509_certificates(pem) if pem.strip() else []
     except ValueError:
         return b""
-    return b"".join(_pem(certificate) for certificate in certificates if certificate.not_valid_after_utc > now)
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return b"".join(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        for certificate in certificates
+        if certificate.not_valid_after_utc > now
     )

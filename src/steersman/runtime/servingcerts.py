@@ -11,9 +11,9 @@ import base64
 import datetime as dt
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 import structlog
 
+from steersman.certificates import Signed
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.errors import ConfigError
 from steersman.kube.errors import AlreadyExists, Conflict, NotFound
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from steersman.kube.client import Client
 
-__all__ = ["CertificateSource", "ManagedCertificates", "Material", "MountedCertificates"]
+__all__ = ["CertificateSource", "ManagedCertificates", "MountedCertificates"]
 
 SECRETS = Kind(version="v1", kind="Secret", plural="secrets")
 CONFIGURATIONS = tuple(
@@ -51,20 +51,10 @@ _KEYS = {
 log = structlog.get_logger(__name__)
 
 
-class Material(msgspec.Struct, frozen=True):
-    """A certificate and its key, as PEM."""
-
-    certificate: bytes
-    key: bytes
-
-    def __repr__(self) -> str:
-        return "Material(…)"
-
-
 class CertificateSource(Protocol):
     """Asked again and again; answers only when there is something new."""
 
-    async def load(self) -> Material | None:
+    async def load(self) -> Signed | None:
         """What to serve with from now on; None to go on as before. The first answer is never None."""
 
 
@@ -73,11 +63,12 @@ class MountedCertificates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._last: Material | None = None
+        self._last: Signed | None = None
 
-    async def load(self) -> Material | None:
+    async def load(self) -> Signed | None:
         try:
-            material = Material(*((self._folder / name).read_bytes() for name in ("tls.crt", "tls.key")))
+            certificate, key = ((self._folder / name).read_bytes() for name in ("tls.crt", "tls.key"))
+            material = Signed(certificate=certificate, key=key)
         except OSError as error:
             if self._last is not None:
                 return None  # a mount in the middle of its swap; the next look finds it
@@ -109,14 +100,14 @@ class ManagedCertificates:
         self._clock = clock
         self._last: Bundle | None = None
 
-    async def load(self) -> Material | None:
+    async def load(self) -> Signed | None:
         bundle = await self._current()
         if self._configuration is not None:
             await self._inject(bundle.trust)
         if bundle == self._last:
             return None
         self._last = bundle
-        return Material(bundle.serving, bundle.serving_key)
+        return Signed(certificate=bundle.serving, key=bundle.serving_key)
 
     async def _current(self) -> Bundle:
         """What the Secret holds, renewed first when it is time. Ends because somebody's write always wins."""

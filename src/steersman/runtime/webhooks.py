@@ -8,10 +8,7 @@ configuration's failure policy then decides), and certificates are swapped witho
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +16,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
+from steersman.certificates import load_pair
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.runtime.admission import Hook, respond
 
@@ -103,7 +101,7 @@ class WebhookServer:
         material = await self._certificates.load()
         if material is not None:
             assert self._context is not None
-            _load(self._context, material.certificate, material.key)
+            load_pair(self._context, material)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path in {"/healthz", "/readyz"}:
@@ -160,17 +158,6 @@ def _server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
-
-
-def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Python loads key pairs from files only; these are readable by us alone and gone when it returns."""
-    with contextlib.ExitStack() as files:
-        folder = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="steersman-")))
-        for name, content in (("tls.crt", certificate), ("tls.key", key)):
-            path = folder / name
-            path.touch(mode=0o600)
-            path.write_bytes(content)
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
 
 
 def webhook_configurations(

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NoReturn, Self
 import aiohttp
 import msgspec
 
+from steersman.certificates import Authority, new_key
 from steersman.errors import SteersmanError
 from steersman.testing import components
 from steersman.testing.audit import AUDIT_POLICY, AuditLog
 from steersman.testing.binaries import Progress, find_program
-from steersman.testing.certificates import Authority, new_key
 from steersman.testing.identities import Identities, Rule, kubeconfig
 from steersman.testing.ports import LOOPBACK, PromisedPort
 from steersman.testing.processes import Child

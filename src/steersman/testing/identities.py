@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from steersman.testing.certificates import Authority
+    from steersman.certificates import Authority
     from steersman.testing.rawapi import RawApi
     from steersman.testing.runfolder import RunFolder
 

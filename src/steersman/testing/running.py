@@ -30,7 +30,7 @@ async def running(client: Client, *controllers: Controller, **options: Any) -> A
     manager = Manager(client, controllers, **options)
     task = asyncio.create_task(manager.run())
     try:
-        ready = asyncio.gather(manager.working.wait(), *(manager.engine(one.name).wait_synced() for one in controllers))
+        ready = asyncio.create_task(_at_work(manager, controllers))
         await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             ready.cancel()
@@ -39,3 +39,9 @@ async def running(client: Client, *controllers: Controller, **options: Any) -> A
     finally:
         manager.stop()
         await task
+
+
+async def _at_work(manager: Manager, controllers: tuple[Controller, ...]) -> None:
+    await manager.working.wait()
+    for controller in controllers:
+        await manager.engine(controller.name).wait_synced()

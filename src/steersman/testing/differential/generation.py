@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from steersman.testing.differential import workloads
+from steersman.testing.differential import policies, workloads
 from steersman.testing.differential.steps import KINDS, Revision, Step, Verb
 
 if TYPE_CHECKING:
@@ -100,10 +100,19 @@ _CONTENT: dict[str, SearchStrategy[dict[str, Any]]] = {
     "deployment": optional(spec=workloads.deployment_spec()),
     "statefulset": optional(spec=workloads.statefulset_spec()),
     "cronjob": optional(spec=workloads.cronjob_spec()),
+    "daemonset": optional(spec=workloads.daemonset_spec()),
+    "job": optional(spec=workloads.job_spec()),
+    "serviceaccount": policies.service_account(),
+    "budget": optional(spec=policies.budget_spec()),
+    "autoscaler": optional(spec=policies.autoscaler_spec()),
+    "ingress": optional(spec=policies.ingress_spec()),
+    "role": optional(rules=policies.rules()),
+    "lease": optional(spec=policies.lease_spec()),
 }
 
 _kinds = st.sampled_from(
-    ["configmap"] * 4
+    ["daemonset", "job", "serviceaccount", "budget", "autoscaler", "ingress", "role", "lease"]
+    + ["configmap"] * 4
     + ["secret"] * 2
     + ["deployment"] * 4
     + ["service"] * 2
@@ -117,7 +126,7 @@ def _object(draw: st.DrawFn, kind: str, name: str, *, whole: bool) -> dict[str, 
     """An object of the kind: all that the server requires if `whole`, else any part of it."""
     content = draw(_CONTENT[kind])
     if whole:
-        content = workloads.completed(kind, content)
+        content = policies.completed(kind, workloads.completed(kind, content))
     return {
         "apiVersion": KINDS[kind].api_version,
         "kind": KINDS[kind].kind,
@@ -138,6 +147,8 @@ def _fragment(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     body = {**draw(_CONTENT[kind])}
     if meta := draw(metadata()):
         body["metadata"] = meta
+    if draw(st.integers(0, 15)) == 0:
+        body |= draw(st.sampled_from([{"unknown": 1}, {"spec": "text"}, {"metadata": {"labels": {"a b": "c"}}}]))
     patch: dict[str, Any] = _nulled(draw, body)
     return patch
 
@@ -150,6 +161,7 @@ _WEIGHTS: dict[Verb, int] = {
     "merge": 4,
     "strategic": 3,
     "modify": 3,
+    "clear": 1,
     "json": 2,
     "replace": 2,
     "delete": 2,
@@ -170,7 +182,12 @@ def _step(draw: st.DrawFn) -> Step:
         case "list":
             fields = draw(st.sampled_from(["", "", "metadata.name=a", "metadata.name!=a"]))
             labels, limit = draw(st.sampled_from(SELECTORS)), draw(st.sampled_from([0, 0, 1]))
-            return Step(verb="list", kind=kind, labels=labels, fields=fields, limit=limit)
+            revision: Revision = draw(st.sampled_from(("none", "none", "live", "stale")))
+            return Step(verb="list", kind=kind, name=name, labels=labels, fields=fields, limit=limit, revision=revision)
+        case "clear":
+            step = Step(
+                verb="clear", kind=kind, labels=draw(st.sampled_from(SELECTORS)), fields="metadata.name!=default"
+            )
         case "create" | "apply" | "replace":
             whole = verb == "replace" or draw(st.integers(0, 7)) > (3 if verb == "apply" else 0)
             step = Step(verb=verb, kind=kind, name=name, manager=manager, body=draw(_object(kind, name, whole=whole)))

@@ -24,15 +24,31 @@ KINDS: dict[str, Kind] = {
     "deployment": Kind(group="apps", version="v1", kind="Deployment", plural="deployments"),
     "statefulset": Kind(group="apps", version="v1", kind="StatefulSet", plural="statefulsets"),
     "cronjob": Kind(group="batch", version="v1", kind="CronJob", plural="cronjobs"),
+    "daemonset": Kind(group="apps", version="v1", kind="DaemonSet", plural="daemonsets"),
+    "job": Kind(group="batch", version="v1", kind="Job", plural="jobs"),
+    "serviceaccount": Kind(version="v1", kind="ServiceAccount", plural="serviceaccounts"),
+    "budget": Kind(group="policy", version="v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets"),
+    "autoscaler": Kind(
+        group="autoscaling", version="v2", kind="HorizontalPodAutoscaler", plural="horizontalpodautoscalers"
+    ),
+    "ingress": Kind(group="networking.k8s.io", version="v1", kind="Ingress", plural="ingresses"),
+    "role": Kind(group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles"),
+    "lease": Kind(group="coordination.k8s.io", version="v1", kind="Lease", plural="leases"),
     "widget": Kind(group=GROUP, version="v1", kind="Widget", plural="widgets"),
 }
 
-Verb = Literal["create", "replace", "modify", "merge", "json", "strategic", "apply", "delete", "get", "list", "watch"]
+Verb = Literal[
+    "create", "replace", "modify", "merge", "json", "strategic", "apply", "delete", "clear", "get", "list", "watch"
+]
 Revision = Literal["none", "live", "stale", "wrong"]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request. `modify` reads the live object, merges `body` into it and writes it back."""
+    """One request.
+
+    `modify` reads the live object, merges `body` into it and writes it back; `clear` deletes what selectors select. A
+    list with a revision shows the collection as it was when `name` had that revision.
+    """
 
     verb: Verb
     kind: str

@@ -16,7 +16,9 @@ __all__ = [
     "PATHS",
     "completed",
     "cronjob_spec",
+    "daemonset_spec",
     "deployment_spec",
+    "job_spec",
     "pod_spec",
     "service_spec",
     "statefulset_spec",
@@ -141,6 +143,24 @@ def cronjob_spec() -> SearchStrategy[dict[str, Any]]:
     )
 
 
+def daemonset_spec() -> SearchStrategy[dict[str, Any]]:
+    """Some of a DaemonSet's spec."""
+    strategy = st.sampled_from([{"type": "OnDelete"}, {"rollingUpdate": {"maxUnavailable": 2}}])
+    return optional(template=_template(), minReadySeconds=st.sampled_from([0, 5]), updateStrategy=strategy)
+
+
+def job_spec() -> SearchStrategy[dict[str, Any]]:
+    """Some of a Job's spec."""
+    return optional(
+        template=_template(),
+        parallelism=st.integers(0, 2),
+        completions=st.integers(1, 2),
+        backoffLimit=st.integers(0, 2),
+        suspend=st.booleans(),
+        ttlSecondsAfterFinished=st.just(60),
+    )
+
+
 def service_spec() -> SearchStrategy[dict[str, Any]]:
     """Some of a Service's spec."""
     port = st.fixed_dictionaries(
@@ -164,7 +184,7 @@ def completed(kind: str, content: dict[str, Any]) -> dict[str, Any]:
     """The content with everything the server requires, without touching what is there."""
     content = copy.deepcopy(content)
     match kind:
-        case "deployment" | "statefulset":
+        case "deployment" | "statefulset" | "daemonset":
             spec = content.setdefault("spec", {})
             spec.setdefault("selector", {"matchLabels": {"app": "web"}})
             template = spec.setdefault("template", {})
@@ -172,6 +192,10 @@ def completed(kind: str, content: dict[str, Any]) -> dict[str, Any]:
             _complete_pod(template.setdefault("spec", {}))
         case "pod":
             _complete_pod(content.setdefault("spec", {}))
+        case "job":
+            pod = content.setdefault("spec", {}).setdefault("template", {}).setdefault("spec", {})
+            _complete_pod(pod)
+            pod.setdefault("restartPolicy", "Never")
         case "cronjob":
             spec = content.setdefault("spec", {})
             spec.setdefault("schedule", "* * * * *")

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from steersman.testing.certificates import Authority, Signed, new_key
+from steersman.certificates import Authority, Signed, new_key
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +70,23 @@ async def test_a_client_is_known_by_user_and_groups(authority, tmp_path):
     ]
 
 
-def test_a_certificate_holds_from_a_little_before_now_for_a_few_days():
+def test_a_certificate_holds_from_a_little_before_now_for_as_long_as_was_asked():
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    certificate = x509.load_pem_x509_certificate(Authority("test", now=now).client("alice").certificate)
-    assert certificate.not_valid_before_utc < now < certificate.not_valid_after_utc <= now + timedelta(days=7)
+    signed = Authority("test", now=now).client("alice", now=now, life=timedelta(days=7))
+    certificate = x509.load_pem_x509_certificate(signed.certificate)
+    assert certificate.not_valid_before_utc < now < certificate.not_valid_after_utc == now + timedelta(days=7)
     assert certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "test"
 
 
 def test_two_keys_are_never_the_same():
     assert new_key() != new_key()
     load_pem_private_key(new_key(), None)
+
+
+async def test_an_authority_that_was_put_away_signs_as_before(authority, tmp_path):
+    again = Authority.load(authority.pem, authority.key)
+    await handshake(tmp_path, authority, again.server("localhost"), name="localhost")
+
+
+def test_what_is_signed_never_shows_its_key(authority):
+    assert "PRIVATE" not in repr(authority.server("localhost"))
