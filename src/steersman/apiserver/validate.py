@@ -17,12 +17,13 @@ from steersman.apiserver import causes
 from steersman.apiserver.causes import Cause, go_float, go_json, go_quote
 from steersman.apiserver.listtypes import list_causes
 from steersman.apiserver.regexps import RegexpError
+from steersman.apiserver.scalepaths import scale_causes
 
 if TYPE_CHECKING:
-    from steersman.apiserver.kinds import ResourceInfo, ScalePaths
+    from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.structural import Node, Structural
 
-__all__ = ["validate", "validate_scale", "validate_status", "value_causes"]
+__all__ = ["validate", "validate_status", "value_causes"]
 
 MAX_INT32: Final = 2**31 - 1
 MIN_INT32: Final = -(2**31)
@@ -86,7 +87,7 @@ def validate(info: ResourceInfo, obj: dict[str, Any], old: dict[str, Any] | None
     structural: Structural = info.structural
     problems, _ = _check(structural.root, obj, "", _ABSENT if old is None else old)
     found = _worded(problems, "")
-    found += validate_scale(info.scale, obj)
+    found += scale_causes(info.scale, obj)
     found += list_causes(structural.root, obj, old)
     return found
 
@@ -98,7 +99,7 @@ def validate_status(info: ResourceInfo, obj: dict[str, Any], old: dict[str, Any]
     if structural.status is not None and "status" in obj:
         problems, _ = _check(structural.status, obj["status"], "", old.get("status"))
         found = _worded(problems, "status")
-    found += validate_scale(info.scale, obj, spec=False)
+    found += scale_causes(info.scale, obj, spec=False)
     found += list_causes(structural.root, obj, old)
     return found
 
@@ -107,69 +108,6 @@ def value_causes(node: Node, value: Any, path: str) -> list[Cause]:
     """Why a value cannot stand where `node` is; `path` is the field that holds it."""
     problems, _ = _check(node, value, "", _ABSENT)
     return _worded(problems, path)
-
-
-def validate_scale(scale: ScalePaths | None, obj: dict[str, Any], *, spec: bool = True) -> list[Cause]:
-    """Whether what the scale subresource shows can be shown."""
-    if scale is None:
-        return []
-    found = _replica_causes(scale.spec_replicas, obj) if spec else []
-    found += _replica_causes(scale.status_replicas, obj)
-    if scale.selector:
-        value, problem = _nested(obj, scale.selector, "string")
-        if problem:
-            found.append(causes.invalid(scale.selector, value or "", problem))
-    return found
-
-
-def _replica_causes(path: str, obj: dict[str, Any]) -> list[Cause]:
-    value, problem = _nested(obj, path, "int64")
-    count: int = value or 0
-    if problem:
-        return [causes.invalid(path, 0, problem)]
-    if count < 0:
-        return [causes.invalid(path, count, "should be a non-negative integer")]
-    if count > MAX_INT32:
-        return [causes.invalid(path, count, f"should be less than or equal to {MAX_INT32}")]
-    return []
-
-
-def _nested(obj: dict[str, Any], path: str, go_name: str) -> tuple[Any, str]:
-    """The value at a dotted path, or the words of Go's accessor when something else is there."""
-    value: Any = obj
-    walked = ""
-    for part in path.removeprefix(".").split("."):
-        if not isinstance(value, dict):
-            return None, _accessor_error(walked, value, "map[string]interface{}")
-        walked += f".{part}"
-        if part not in value:
-            return None, ""
-        value = value[part]
-    if _go_type(value) != go_name:
-        return None, _accessor_error(walked, value, go_name)
-    return value, ""
-
-
-def _accessor_error(path: str, value: Any, expected: str) -> str:
-    return f"{path} accessor error: {_go_value(value)} is of the type {_go_type(value)}, expected {expected}"
-
-
-def _go_value(value: Any) -> str:
-    """A value as Go's `%v` prints it."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{_go_value(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(_go_value(item) for item in value)}]"
-    if value is None or isinstance(value, bool):
-        return "<nil>" if value is None else str(value).lower()
-    return go_float(float(value)) if _go_type(value) == "float64" else str(value)
-
-
-def _go_type(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and not MIN_INT64 <= value <= MAX_INT64:
-        return "float64"
-    names = {bool: "bool", str: "string", int: "int64", float: "float64", type(None): "<nil>"}
-    return names.get(type(value), "map[string]interface {}" if isinstance(value, dict) else "[]interface {}")
 
 
 def _worded(problems: list[_Problem], prefix: str) -> list[Cause]:
