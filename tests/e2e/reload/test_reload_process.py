@@ -1,0 +1,183 @@
+"""The real program on the real control plane: rollouts happen, and killing the program loses and doubles nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from steersman.kube.errors import NotFound
+from steersman.kube.types import ConfigMap, Deployment, Lease, Pod, ReplicaSet
+from steersman.testing import eventually
+
+STEERSMAN = Path(sys.executable).with_name("steersman")
+CONFIG = """
+reload:
+  quietPeriod: 0s
+  maxDelay: 0s
+  budget: {restarts: 0}
+  kinds: [Deployment]
+  namespaces: [%s]
+"""
+
+
+@pytest.fixture
+async def program(full, tmp_path, namespace):
+    """`await program()` starts one more process that runs the operator; what is left is killed at the end."""
+    full.write_kubeconfig(tmp_path / "kubeconfig")
+    (tmp_path / "steersman.yaml").write_text(CONFIG % namespace)
+    processes = []
+    log = (tmp_path / "log").open("ab")
+
+    async def start(*options):
+        process = await asyncio.create_subprocess_exec(
+            STEERSMAN,
+            *("run", "--operators", "reload", "--config", str(tmp_path / "steersman.yaml"), "--listen", "127.0.0.1:0"),
+            *options,
+            env={"KUBECONFIG": str(tmp_path / "kubeconfig"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=log,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    log.close()
+    print((tmp_path / "log").read_text()[-3000:])  # noqa: T201  # shown when the test fails
+
+
+async def configure(client, namespace, mode):
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app", "namespace": namespace}}
+    await client.apply({**body, "data": {"mode": mode}}, field_manager="test", force=True)
+
+
+def deployment(name, namespace, replicas=1):
+    labels = {"app": name}
+    source = {"configMapKeyRef": {"name": "app", "key": "mode"}}
+    container = {"name": "main", "image": "web:1", "env": [{"name": "MODE", "valueFrom": source}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "annotations": {"steersman.dev/reload": "auto"}},
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 100,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+async def seeded(client, name, namespace):
+    found = await client.get(Deployment, name, namespace=namespace)
+    return "steersman.dev/applied" in found.annotations
+
+
+async def rollouts(client, name, namespace):
+    """How often the pods were replaced: every template that the Deployment ever had is a ReplicaSet."""
+    listing = await client.list(ReplicaSet, namespace=namespace, label_selector=f"app={name}")
+    return len(listing.items) - 1
+
+
+async def told(client, name, namespace):
+    found = await client.get(Deployment, name, namespace=namespace)
+    return (found.spec.template.metadata.annotations or {}).get("steersman.dev/restarted-at")
+
+
+async def test_a_change_rolls_out_new_pods_once(full, client, namespace, program):
+    await full.add_nodes(f"{namespace}-node")
+    await configure(client, namespace, "a")
+    await client.create(deployment("web", namespace, replicas=2))
+    await program()
+    await eventually(lambda: seeded(client, "web", namespace), timeout=60)
+    before = {pod.name for pod in (await client.list(Pod, namespace=namespace)).items}
+    await configure(client, namespace, "b")
+
+    async def rolled():
+        found = await client.get(Deployment, "web", namespace=namespace)
+        pods = {pod.name for pod in (await client.list(Pod, namespace=namespace)).items if not pod.deleting}
+        assert found.status.updated_replicas == found.status.ready_replicas == 2
+        return not pods & before and len(pods) == 2 and await rollouts(client, "web", namespace) == 1
+
+    await eventually(rolled, "both pods are new", timeout=60)
+
+
+async def test_killed_again_and_again_while_sources_change_it_ends_with_the_last_change_applied(
+    full, client, namespace, program
+):
+    seed = random.randrange(1_000_000)
+    print("seed", seed)  # noqa: T201  # shown when the test fails
+    chance = random.Random(seed)  # a test
+    names = [f"web-{number}" for number in range(4)]
+    await configure(client, namespace, "0")
+    for name in names:
+        await client.create(deployment(name, namespace))
+    process = await program()
+    for name in names:
+        await eventually(lambda name=name: seeded(client, name, namespace), timeout=60)
+    changes = 6
+    for number in range(1, changes + 1):
+        await configure(client, namespace, str(number))
+        for _ in range(chance.randrange(30)):
+            await client.get(ConfigMap, "app", namespace=namespace)  # not a time: a number of requests, then it dies
+        process.kill()
+        await process.wait()
+        process = await program()
+    fresh = "fresh"  # seeded with what the source says at the end
+    await client.create(deployment(fresh, namespace))
+
+    async def converged():
+        states = [
+            (await client.get(Deployment, name, namespace=namespace)).annotations.get("steersman.dev/applied", "")
+            for name in (*names, fresh)
+        ]
+        return states[-1] and len({state.split(',"r"')[0].rstrip("}") for state in states}) == 1
+
+    await eventually(converged, "every workload runs the last change", timeout=60)
+    for name in names:
+        assert 1 <= await rollouts(client, name, namespace) <= changes
+    assert await rollouts(client, fresh, namespace) == 0
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+
+
+async def test_a_leader_that_dies_in_the_middle_of_many_restarts_is_replaced_and_nobody_is_restarted_twice(
+    full, client, namespace, program
+):
+    names = [f"web-{number}" for number in range(40)]
+    await configure(client, namespace, "a")
+    for name in names:
+        await client.create(deployment(name, namespace, replicas=0))
+    lease = ("--leader-elect", "--lease", f"{namespace}/reload")
+    leader = await program(*lease)
+
+    async def held():
+        try:
+            return (await client.get(Lease, "reload", namespace=namespace)).spec.holder_identity
+        except NotFound:
+            return None
+
+    await eventually(held, timeout=60)
+    await program(*lease)
+    for name in names:
+        await eventually(lambda name=name: seeded(client, name, namespace), timeout=60)
+    await configure(client, namespace, "b")
+    await eventually(lambda: told(client, names[0], namespace), "the first is restarted", timeout=60)
+    leader.kill()
+    await leader.wait()
+    for name in names:
+        await eventually(lambda name=name: told(client, name, namespace), f"{name} is restarted", timeout=90)
+    for name in names:
+        await eventually(lambda name=name: _is(rollouts(client, name, namespace), 1), timeout=60)
+
+
+async def _is(awaitable, value):
+    return await awaitable == value
