@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -15,14 +16,15 @@ from steersman.kube.client import Client
 from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import ObjectMeta, Resource, Struct
 from steersman.kube.types.coordination import Lease
-from steersman.kube.types.core import ConfigMap, Namespace
+from steersman.kube.types.core import ConfigMap, Namespace, Secret, ServiceAccount
+from steersman.kube.types.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from steersman.runtime.controller import Controller
 from steersman.runtime.election import Timing
 from steersman.runtime.elector import KubeLease, LeaderElector
 from steersman.runtime.manager import Manager
 from steersman.runtime.result import requeue
 from steersman.runtime.sharding import KubeShards
-from steersman.testing import eventually
+from steersman.testing import FaultProxy, eventually
 
 QUICK = Timing(lease_seconds=3, renew_seconds=2, retry_seconds=0.3)
 
@@ -212,3 +214,64 @@ async def test_a_dry_run_changes_nothing(client, namespace):
     names = [obj.name for obj in (await client.list(ConfigMap, namespace=namespace)).items]
     assert "one" in names
     assert "made" not in names
+
+
+def binding(namespace: str, resource: str) -> RoleBinding:
+    """What lets the service account `worker` use the role of the same name."""
+    return RoleBinding(
+        metadata=ObjectMeta(name=resource, namespace=namespace),
+        role_ref=RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name=resource),
+        subjects=[Subject(kind="ServiceAccount", name="worker", namespace=namespace)],
+    )
+
+
+@asynccontextmanager
+async def worker_behind_a_proxy(real, admin, namespace, tmp_path):
+    """A client that may read ConfigMaps and Secrets of one namespace, over connections that can be cut."""
+    await admin.create(ServiceAccount(metadata=ObjectMeta(name="worker", namespace=namespace)))
+    for resource in ("configmaps", "secrets"):
+        rule = PolicyRule(api_groups=[""], resources=[resource], verbs=["get", "list", "watch"])
+        await admin.create(Role(metadata=ObjectMeta(name=resource, namespace=namespace), rules=[rule]))
+        await admin.create(binding(namespace, resource))
+    token = (await admin.create_token("worker", namespace=namespace)).token
+    address = urlsplit(real.url)
+    async with FaultProxy(address.hostname, address.port) as proxy:
+        config = real.kubeconfig().replace(address.netloc, proxy.address).replace(real.token, token)
+        (tmp_path / "worker").write_text(config)
+        async with Client.connect(load_config(tmp_path / "worker")) as client:
+            yield client, proxy
+
+
+async def test_rights_removed_at_run_time_stop_only_what_needs_them_and_are_named_until_they_return(
+    real, tmp_path, namespace
+):
+    seen: list[str] = []
+
+    async def reconcile(ctx, obj):
+        seen.append(f"{type(obj).__name__} {obj.name}")
+
+    def problem_of_secrets() -> str | None:
+        return manager.ready()[f"source secrets in {namespace} where suite=managers"]
+
+    selection = {"namespaces": [namespace], "label_selector": "suite=managers"}
+    readers = [Controller(kind, reconcile).select(**selection) for kind in (ConfigMap, Secret)]
+    hidden = Secret(metadata=ObjectMeta(name="hidden", namespace=namespace, labels={"suite": "managers"}))
+    real.write_kubeconfig(tmp_path / "admin")
+    async with (
+        Client.connect(load_config(tmp_path / "admin")) as admin,
+        worker_behind_a_proxy(real, admin, namespace, tmp_path) as (worker, proxy),
+    ):
+        manager = make(worker, *readers)
+        async with running(manager) as task:
+            await eventually(lambda: problem_of_secrets() is None)
+            await admin.delete(RoleBinding, "secrets", namespace=namespace)
+            await proxy.cut()
+            await eventually(lambda: "secrets" in (problem_of_secrets() or ""))
+            await admin.create(hidden)
+            await admin.create(configmap(namespace, "meanwhile"))
+            await eventually(lambda: "ConfigMap meanwhile" in seen)
+            assert "Secret hidden" not in seen
+            await admin.create(binding(namespace, "secrets"))
+            await eventually(lambda: "Secret hidden" in seen, timeout=70)
+            await eventually(lambda: problem_of_secrets() is None)
+            assert not task.done()
