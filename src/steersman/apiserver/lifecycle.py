@@ -121,9 +121,9 @@ def delete(api: Api, request: Request) -> Reply:
     """DELETE of one object."""
     route = request.route
     options = DeleteOptions.parse(request)
-    record = find(api, route.info, route.namespace, route.name)
     if _orphans_by_default(route.info, options):
         request.warnings.append(JOB_WARNING)
+    record = find(api, route.info, route.namespace, route.name)
     last, gone = delete_object(api, route.info, record, options)
     if gone and not returns_deleted(route.info):
         kind = route.info.kind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.apiserver import causes, servicerules, workloadrules
+from steersman.apiserver import causes, policyrules, servicerules, workloadrules
 from steersman.apiserver.causes import Cause, go_json
 from steersman.apiserver.crds import validate_definition
 from steersman.apiserver.metadata import validate_meta
@@ -208,12 +208,15 @@ def _controller_revision(obj: JSON, old: JSON | None) -> list[Cause]:
 
 RULES: dict[str, Callable[[JSON, JSON | None], list[Cause]]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _binding,
+    "clusterroles.rbac.authorization.k8s.io": policyrules.role_causes,
     "configmaps": _config_map,
     "controllerrevisions.apps": _controller_revision,
     "cronjobs.batch": workloadrules.cron_job_causes,
     "customresourcedefinitions.apiextensions.k8s.io": validate_definition,
     "daemonsets.apps": workloadrules.daemon_set_causes,
     "deployments.apps": workloadrules.deployment_causes,
+    "horizontalpodautoscalers.autoscaling": policyrules.autoscaler_causes,
+    "ingresses.networking.k8s.io": policyrules.ingress_causes,
     "jobs.batch": workloadrules.job_causes,
     "leases.coordination.k8s.io": _lease,
     "poddisruptionbudgets.policy": _budget,
@@ -222,6 +225,7 @@ RULES: dict[str, Callable[[JSON, JSON | None], list[Cause]]] = {
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": workloadrules.replica_set_causes,
     "rolebindings.rbac.authorization.k8s.io": _binding,
+    "roles.rbac.authorization.k8s.io": policyrules.role_causes,
     "secrets": _secret,
     "services": servicerules.service_causes,
     "statefulsets.apps": workloadrules.stateful_set_causes,
