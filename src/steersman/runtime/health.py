@@ -14,7 +14,6 @@ and whatever routes others add (the JSON API, the page).
 from __future__ import annotations
 
 import ipaddress
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +22,6 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,49 +29,11 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from steersman.clock import Clock
-
     Checks = Callable[[], Mapping[str, str | None]]
 
-__all__ = ["HealthServer", "LoopLag", "parse_address"]
-
-BEAT_SECONDS = 0.5
-WINDOW_SECONDS = 30.0
-TOO_LATE_SECONDS = 5.0
+__all__ = ["HealthServer", "parse_address"]
 
 log = structlog.get_logger(__name__)
-
-
-class LoopLag:
-    """How late the event loop is: a beat that comes much too late means that something blocks it."""
-
-    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._clock = clock
-        self._beats: deque[tuple[float, float]] = deque()  # (when, how late), late ones only
-        self._due = clock.monotonic() + BEAT_SECONDS
-
-    async def run(self) -> None:
-        """Beat until cancelled."""
-        while True:
-            self._due = self._clock.monotonic() + BEAT_SECONDS
-            await self._clock.sleep(BEAT_SECONDS)
-            now = self._clock.monotonic()
-            late = now - self._due
-            while self._beats and self._beats[0][0] < now - WINDOW_SECONDS:
-                self._beats.popleft()
-            if late > BEAT_SECONDS:
-                self._beats.append((now, late))
-
-    def seconds(self) -> float:
-        """The longest the loop was late within the last half minute, the present included."""
-        now = self._clock.monotonic()
-        recent = [late for when, late in self._beats if when >= now - WINDOW_SECONDS]
-        return max([now - self._due, *recent, 0.0])
-
-    def problem(self) -> str | None:
-        """Why the process should be restarted, if it should."""
-        late = self.seconds()
-        return f"the event loop was {late:.1f} s late: something blocks it" if late > TOO_LATE_SECONDS else None
 
 
 class HealthServer:

@@ -26,7 +26,7 @@ from steersman.errors import ConfigError, SteersmanError, traceback_of
 from steersman.runtime.cluster import Cluster
 from steersman.runtime.deadline import Deadline
 from steersman.runtime.engine import Engine
-from steersman.runtime.health import HealthServer, LoopLag
+from steersman.runtime.lag import LoopLag
 from steersman.runtime.metrics import RuntimeCollector
 from steersman.runtime.recorder import EventRecorder
 from steersman.runtime.sharding import ShardMember
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from steersman.runtime.controller import Controller
     from steersman.runtime.election import Timing
     from steersman.runtime.elector import LeaderElector
+    from steersman.runtime.health import HealthServer
     from steersman.runtime.sharding import ShardStore
     from steersman.runtime.webhooks import WebhookServer
 
@@ -114,6 +115,8 @@ class Manager:
         self.working = asyncio.Event()  # set while workers may run, i.e. while this process leads
         self.health: HealthServer | None = None
         if listen is not None:
+            from steersman.runtime.health import HealthServer  # an HTTP server is a lot to load for those who need none
+
             self.health = HealthServer(
                 listen,
                 alive=self.alive,

@@ -6,7 +6,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
 from steersman.errors import ConfigError
-from steersman.runtime.health import HealthServer, LoopLag, parse_address
+from steersman.runtime.health import HealthServer, parse_address
+from steersman.runtime.lag import LoopLag
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ class House:
             if not task.done():
                 task.cancel()
                 await self.clock.advance(20)
-            await asyncio.wait([task])
+            await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture
