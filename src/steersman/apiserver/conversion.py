@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from steersman.apiserver.conform import at_rest, conform
+from steersman.apiserver.schema import builtin_schema
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,7 +46,8 @@ def converter(info: ResourceInfo, *, reread: bool = False) -> Callable[[JSON], J
         return None if same and not reread else info.structural.admit
     if same:
         return None
-    return _FROM_STORAGE[kind.api_version, kind.kind]
+    rename = _FROM_STORAGE[kind.api_version, kind.kind]
+    return lambda obj: conform(info.schema, rename(obj))
 
 
 def to_storage(info: ResourceInfo, obj: JSON) -> JSON:
@@ -51,8 +55,11 @@ def to_storage(info: ResourceInfo, obj: JSON) -> JSON:
     kind, stored = info.kind, info.storage
     if (kind.group, kind.version) == (stored.group, stored.version):
         return obj
-    content = obj if info.custom is not None else _TO_STORAGE[kind.api_version, kind.kind](obj)
-    return {**content, "apiVersion": stored.api_version, "kind": stored.kind}
+    typed = {"apiVersion": stored.api_version, "kind": stored.kind}
+    if info.custom is not None:
+        return {**obj, **typed}
+    schema = builtin_schema(stored)
+    return at_rest(schema, conform(schema, {**_TO_STORAGE[kind.api_version, kind.kind](obj), **typed}))
 
 
 def _renamed(obj: JSON, names: dict[str, str]) -> JSON:
@@ -83,7 +90,7 @@ def _autoscaler_from_v2(obj: JSON) -> JSON:
         current = metric.get("resource", {}).get("current", {})
         if metric.get("type") == "Resource" and metric["resource"].get("name") == "cpu":
             status["currentCPUUtilizationPercentage"] = current.get("averageUtilization")
-    return {**obj, "spec": spec, "status": {**status, "currentReplicas": status.get("currentReplicas", 0)}}
+    return {**obj, "spec": spec, "status": status}
 
 
 def _autoscaler_to_v2(obj: JSON) -> JSON:

@@ -8,6 +8,7 @@ synchronous; the only things awaited are the body, the clock of a fault, and the
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import deque
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Frontend", "LogEntry"]
 
+_logger = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 _HEADERS = {"Audit-Id": "", "Cache-Control": "no-cache, private", "Content-Type": "application/json"}
@@ -116,6 +118,12 @@ class Frontend:
             return await self._answer(exchange)
         except statuses.StatusError as error:
             return self._response(exchange, _refusal(error))
+        except (asyncio.CancelledError, ConnectionError):
+            raise  # the client is gone
+        except Exception as error:  # a bug: the client gets an answer it understands, the log says where
+            _logger.exception("request failed", extra={"method": http.method, "path": exchange.path})
+            why = f"Internal error occurred: {type(error).__name__}"
+            return self._response(exchange, _refusal(statuses.StatusError(500, why, reason="InternalError")))
         finally:
             self.log.append(exchange.entry())
 

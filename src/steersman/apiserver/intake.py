@@ -51,10 +51,29 @@ def fit(
             obj = apply_defaults(info.kind, obj)
             return default_definition(obj) if info.kind.kind == "CustomResourceDefinition" else obj
         _check_metadata(obj)
-        obj = {"metadata": {}, **conform(info.schema, info.structural.prune(obj))}
+        obj = {"metadata": {}, **conform(info.schema, info.structural.prune(_with_go_numbers(obj)))}
     except (ConformError, FormatError) as error:
         raise refused(info, obj, str(error), patch=patch) from None
     return info.structural.default(obj)
+
+
+def _with_go_numbers(value: Any) -> Any:
+    """Numbers as Go writes those it has no type for: 3.0 as 3, and what no int64 holds as a float."""
+    if isinstance(value, dict):
+        changed = {
+            key: new
+            for key, item in value.items()
+            if isinstance(item, dict | list | int | float) and (new := _with_go_numbers(item)) is not item
+        }
+        return {**value, **changed} if changed else value
+    if isinstance(value, list):
+        items = [_with_go_numbers(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    whole = isinstance(value, int) and -(2**63) <= value < 2**63
+    if whole or not isinstance(value, int | float):
+        return value
+    number = float(value)
+    return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
 def _check_metadata(obj: JSON) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import click
 from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from steersman.apiserver import EmbeddedServer
 
 __all__ = ["command"]
@@ -29,7 +32,12 @@ __all__ = ["command"]
     "--token", envvar="STEERSMAN_APISERVER_TOKEN", help="Bearer token of the administrator; random if not given."
 )
 @click.option("--no-tls", is_flag=True, help="Plain HTTP.")
-def command(host: str, port: int, kubeconfig_out: Path | None, token: str | None, no_tls: bool) -> None:
+@click.option(
+    "--simulate", is_flag=True, help="Behave like a cluster: workloads get pods, pods become ready, services endpoints."
+)
+def command(
+    host: str, port: int, kubeconfig_out: Path | None, token: str | None, no_tls: bool, simulate: bool
+) -> None:
     """Run the embedded API server: a small, honest Kubernetes API in memory.
 
     Everything is gone when it stops. Use it with
@@ -40,10 +48,10 @@ def command(host: str, port: int, kubeconfig_out: Path | None, token: str | None
     from steersman.apiserver import EmbeddedServer
 
     server = EmbeddedServer(host=host, port=port, token=token, tls=not no_tls)
-    asyncio.run(_serve(server, kubeconfig_out))
+    asyncio.run(_serve(server, kubeconfig_out, simulate=simulate))
 
 
-async def _serve(server: EmbeddedServer, kubeconfig: Path | None) -> None:
+async def _serve(server: EmbeddedServer, kubeconfig: Path | None, *, simulate: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -58,6 +66,19 @@ async def _serve(server: EmbeddedServer, kubeconfig: Path | None) -> None:
             click.echo(f"listening on {server.url}, kubeconfig in {kubeconfig}")
         else:
             click.echo(f"listening on {server.url}; --kubeconfig-out FILE writes the credentials")
-        await stop.wait()
+        async with _simulation(server) if simulate else nullcontext():
+            await stop.wait()
     finally:
         await server.stop()
+
+
+@asynccontextmanager
+async def _simulation(server: EmbeddedServer) -> AsyncIterator[None]:
+    """Controllers and two nodes, through the server's own front door."""
+    from steersman.kube.client import Client
+    from steersman.kube.kubeconfig import parse_config
+    from steersman.simulate import simulation
+
+    async with Client.connect(parse_config(server.kubeconfig())) as client, simulation(client):
+        click.echo("simulating a cluster of two nodes")
+        yield
