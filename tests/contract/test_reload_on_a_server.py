@@ -10,9 +10,11 @@ from datetime import timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
+from steersman.kube.errors import NotFound
 from steersman.kube.resources import Kind
 from steersman.kube.types import Event
 from steersman.operators.reload.controller import controllers
+from steersman.operators.reload.recreate import Intent, stand_in, successor
 from steersman.operators.reload.state import read_state
 from steersman.operators.reload.types import APPLIED, RESTARTED_FOR, Budget, KindConfig, Options, Window
 from steersman.runtime.manager import Manager
@@ -25,6 +27,7 @@ KINDS = {
     "StatefulSet": Kind(group="apps", version="v1", kind="StatefulSet", plural="statefulsets"),
     "DaemonSet": Kind(group="apps", version="v1", kind="DaemonSet", plural="daemonsets"),
     "CronJob": Kind(group="batch", version="v1", kind="CronJob", plural="cronjobs"),
+    "Job": Kind(group="batch", version="v1", kind="Job", plural="jobs"),
     "ConfigMap": Kind(version="v1", kind="ConfigMap", plural="configmaps"),
     "Secret": Kind(version="v1", kind="Secret", plural="secrets"),
     "Namespace": Kind(version="v1", kind="Namespace", plural="namespaces", namespaced=False),
@@ -213,6 +216,66 @@ async def test_a_restart_that_does_not_reach_the_pods_yet_says_so_and_is_made_on
         (event,) = await eventually(lambda: site.events("Restarted"))
         assert note in event
         assert await site.restarts(kind=kind) == 1
+
+
+def job(name, namespace, **spec):
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "web:1", "env": [ENV]}]}
+    meta = {"name": name, "namespace": namespace, "labels": {"team": "a"}, "annotations": {RELOAD: "auto"}}
+    shape = {"template": {"metadata": {"labels": {"team": "a"}}, "spec": pod}, "backoffLimit": 3, **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": shape}
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+async def test_a_job_is_recreated_as_it_was_and_its_stand_in_goes(site, suspend):
+    await site.source(mode="a")
+    await site.client.create(job("sums", site.namespace, suspend=suspend))
+    before = await site.get("sums", "Job")
+    async with site.running(kinds=["Job"]):
+        await site.seeded("sums", "Job")
+        await site.source(mode="b")
+
+        async def recreated():
+            found = await site.client.list(KINDS["Job"], namespace=site.namespace)
+            assert [one["metadata"]["name"] for one in found.items] == ["sums"]
+            return found.items[0]["metadata"]["uid"] != before["metadata"]["uid"] and found.items[0]
+
+        after = await eventually(recreated, "the Job is a new one", timeout=40)
+    assert after["spec"]["suspend"] == suspend
+    assert after["spec"]["backoffLimit"] == 3
+    assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    assert template(after)[RESTARTED_FOR] == "configmap/app#mode"
+    assert after["spec"]["template"]["spec"] == before["spec"]["template"]["spec"]
+
+
+async def test_a_job_whose_recreation_was_cut_off_at_any_step_is_there_again(site):
+    for step in range(4):
+        name = f"sums-{step}"
+        await site.source(mode="a")
+        await site.client.create(job(name, site.namespace))
+        manifest = await site.get(name, "Job")
+        helper = stand_in(manifest, '{"v":1}', {RESTARTED_FOR: "configmap/app#mode"})
+        if step >= 1:
+            made = await site.client.create(helper)
+        if step >= 2:
+            await site.client.delete(KINDS["Job"], name, namespace=site.namespace, propagation="Background")
+            await eventually(lambda name=name: _gone(site, name), timeout=40)
+        if step >= 3:
+            await site.client.create(successor(made, Intent(name, manifest["metadata"]["uid"])))
+    async with site.running(kinds=["Job"]):
+
+        async def complete():
+            found = await site.client.list(KINDS["Job"], namespace=site.namespace)
+            return sorted(one["metadata"]["name"] for one in found.items) == [f"sums-{step}" for step in range(4)]
+
+        await eventually(complete, "every Job is there, and no stand-in", timeout=40)
+
+
+async def _gone(site, name):
+    try:
+        await site.get(name, "Job")
+    except NotFound:
+        return True
+    return False
 
 
 async def test_a_kind_that_only_the_configuration_knows_restarts_by_its_template_and_by_a_field(site, api, install):

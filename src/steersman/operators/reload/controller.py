@@ -17,11 +17,12 @@ from steersman.operators.reload.apply import carry_out, describe
 from steersman.operators.reload.dialect import Marks
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
 from steersman.operators.reload.flapping import diagnose
-from steersman.operators.reload.kinds import BUILT_IN, KindRule, kind_rules
+from steersman.operators.reload.kinds import BUILT_IN, RECREATE, KindRule, kind_rules
 from steersman.operators.reload.ledger import Ledger
 from steersman.operators.reload.look import DEPLOYMENT, NamespaceSettings, interests_in, look_at
 from steersman.operators.reload.metrics import ReloadMetrics
 from steersman.operators.reload.plan import Action, Moment, Plan
+from steersman.operators.reload.recreate import begin, carry_on, intent_of
 from steersman.operators.reload.state import write_state
 from steersman.operators.reload.types import (
     FREEZE,
@@ -146,12 +147,23 @@ class WorkloadKeeper:
 
     async def reconcile(self, ctx: Context, workload: Workload) -> Result:
         """Look, plan, carry out, tell."""
+        if self.rule.restart == RECREATE:
+            intent = intent_of(workload)
+            if intent is not None:
+                return await carry_on(ctx, workload, intent)
+            if workload.controller is not None:
+                return done  # a CronJob's own, which ends with what it began with
         self.ledger.live = True
         look = self.look(workload, ctx.cache, Moment(wall=ctx.clock.time(), tick=ctx.clock.monotonic()))
         self.ledger.set_interests(workload.ref, look.interests)
         self._remember(look)
         try:
-            written = await carry_out(ctx, self.rule, workload, look.plan, marks=self._marks(look, ctx.clock.time()))
+            if self.rule.restart == RECREATE and look.plan.action is Action.RESTART:
+                await begin(ctx, workload, look.plan)
+                written = True
+            else:
+                marks = self._marks(look, ctx.clock.time())
+                written = await carry_out(ctx, self.rule, workload, look.plan, marks=marks)
         except NotFound:
             self.ledger.forget(workload.ref)
             return done

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.types import KindConfig
 
-__all__ = ["BUILT_IN", "JOB", "KindRule", "SpecView", "kind_rules", "restart_patch", "view"]
+__all__ = ["BUILT_IN", "JOB", "RECREATE", "STAMP", "KindRule", "SpecView", "kind_rules", "restart_patch", "view"]
 
 STAMP: Final = "template"
 RECREATE: Final = "recreate"

@@ -25,6 +25,7 @@ __all__ = [
     "MAX_DELAY",
     "NATIVE_ANNOTATIONS",
     "QUIET_PERIOD",
+    "RECREATES",
     "RELOAD",
     "RELOAD_EXTRA",
     "RELOAD_IGNORE",
@@ -63,6 +64,7 @@ URGENT: Final = "steersman.dev/urgent"  # S only: "true"
 APPLIED: Final = "steersman.dev/applied"
 RESTARTED_AT: Final = "steersman.dev/restarted-at"
 RESTARTED_FOR: Final = "steersman.dev/restarted-for"
+RECREATES: Final = "steersman.dev/recreates"  # on the stand-in of a Job that is being recreated
 
 NATIVE_ANNOTATIONS: Final = frozenset(
     {
@@ -80,6 +82,7 @@ NATIVE_ANNOTATIONS: Final = frozenset(
         APPLIED,
         RESTARTED_AT,
         RESTARTED_FOR,
+        RECREATES,
     }
 )
 
