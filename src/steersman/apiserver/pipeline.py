@@ -92,7 +92,9 @@ def insert(
     if options.dry_run:
         return Record(key, 0, _ordered(stored))
     stored["metadata"] = {**stored["metadata"], "resourceVersion": ""}  # its place; the store knows the value
-    return api.store.put(table, key, _ordered(stored))
+    record = api.store.put(table, key, _ordered(stored))
+    record.untidy = info.kind.qualified == "jobs.batch"  # the first update of a new job is a write, always
+    return record
 
 
 def _ordered(obj: JSON) -> JSON:

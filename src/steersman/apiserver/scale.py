@@ -120,6 +120,9 @@ def _write(api: Api, request: Request, record: Record, wanted: JSON, options: Wr
     if info.custom is not None and replicas is None and _replicas(info, record.obj) is None:
         raise statuses.bad_request(f'the spec replicas field "{_spec_path(info)}" cannot be empty')
     replicas = replicas or 0
+    if replicas < 0 and info.custom is not None:
+        why = f"Invalid value: {replicas}: should be a non-negative integer"
+        raise statuses.invalid(info.kind, request.route.name, [Cause("FieldValueInvalid", why, _spec_path(info))])
     if replicas < 0:
         why = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise statuses.invalid(SCALE, request.route.name, [Cause("FieldValueInvalid", why, "spec.replicas")])
@@ -132,6 +135,8 @@ def _write(api: Api, request: Request, record: Record, wanted: JSON, options: Wr
     if managed:
         metadata["managedFields"] = encode(managed)
     parent = _with(parent, _path(info.scale.spec_replicas), replicas)
+    if info.custom is not None:
+        parent = info.structural.default(parent)  # the path to the replicas may be new
     stored = change(
         api,
         info,

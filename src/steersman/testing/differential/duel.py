@@ -138,7 +138,7 @@ class Side:
             answer = await self._api.get(self._path(step), **query)
             pages.append(self._sight.answer(answer.status, answer.body))
             if answer.status != 200 or not (token := answer.body["metadata"].get("continue")):
-                return pages
+                return _without_empty_end(pages)
             query = {"continue": token, **({"limit": step.limit} if step.limit else {}), **self._selectors(step)}
 
     async def _watch(self, step: Step) -> Any:
@@ -274,6 +274,14 @@ _ABSENT = _Absent()
 def _short(value: Any) -> str:
     text = repr(value) if isinstance(value, _Absent) else msgspec.json.encode(value).decode()
     return text if len(text) < 900 else f"{text[:900]}…"
+
+
+def _without_empty_end(pages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Whether a page knows that nothing selected comes after it depends on where the real server read it from."""
+    if len(pages) > 1 and pages[-1]["body"].get("items") == []:
+        *pages, _ = pages
+        pages[-1]["body"]["metadata"]["more"] = False
+    return pages
 
 
 def _merged(target: Any, patch: Any) -> Any:

@@ -45,10 +45,10 @@ def metadata() -> SearchStrategy[dict[str, Any]]:
 
 def _configmap() -> SearchStrategy[dict[str, Any]]:
     data = st.dictionaries(st.sampled_from(["k1", "k2", "k3"]), _values, max_size=3)
-    binary = st.dictionaries(st.sampled_from(["b1", "k1"]), st.sampled_from(["AA==", "AQI="]), max_size=1)
+    binary = st.dictionaries(st.sampled_from(["b1", "k1"]), st.sampled_from(["AA==", "AQI="]), min_size=1, max_size=1)
     usual = optional(data=data)
     return st.one_of(
-        usual, usual, usual, optional(data=data, binaryData=binary), optional(data=data, immutable=st.booleans())
+        usual, usual, usual, optional(data=data, binaryData=binary), optional(data=data, immutable=st.just(False))
     )
 
 

@@ -102,7 +102,7 @@ class Sight:
     def _text(self, value: str, key: str) -> str:
         value = _UID.sub(lambda found: self._token("uid", found[0]), value)
         value = _TIME.sub("TIME", value)
-        value = _GO_DIFF.sub("", value)
+        value = _GO_DIFF.sub("]" if value.endswith("]") else "", value)
         value = _TOKEN_VOLUME.sub(lambda found: self._token("volume", found[0]), value)
         if key == "message":
             value = _NODE_PORT.sub(lambda found: self._token("port", found[0]), value)
