@@ -641,3 +641,17 @@ async def test_an_interrupted_reconcile_ends_alone_and_its_key_stays_dirty(bench
     await settle()
     assert engine.tally.results["success"] == 2
     assert engine.tally.results["error"] == 0
+
+
+async def test_a_thousand_keys_that_all_ask_to_run_again_do_not_block_each_other(bench):
+    runs: dict[str, int] = {}
+
+    async def reconcile(ctx, obj):
+        runs[obj.name] = runs.get(obj.name, 0) + 1
+        return requeue(after=0.01) if runs[obj.name] < 5 else done
+
+    objects = [app(f"n{number}") for number in range(1000)]
+    engine = await bench.run(Controller(App, reconcile).configured(concurrency=1), *objects)
+    await bench.clock.advance(1)
+    assert runs == {obj.name: 5 for obj in objects}
+    assert engine.tally.results == {"success": 1000, "error": 0, "requeue": 0, "requeue_after": 4000}
