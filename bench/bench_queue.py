@@ -1,0 +1,116 @@
+"""What the work queue costs: adding, taking and finishing keys, and waiting for many of them.
+
+A size is measured by the median of several runs, and growth by the cost per operation at the largest size over that at
+the smallest: 1 is linear, and n log n gives log(largest)/log(smallest).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import math
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from contenders import OURS
+from results import Results
+
+from steersman.kube.resources import ObjectRef
+from steersman.runtime.queue import WorkQueue
+from steersman.testing.clock import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+def keys(count: int) -> list[ObjectRef]:
+    """Names in a hundred namespaces."""
+    return [ObjectRef(f"name-{number}", f"namespace-{number % 100}") for number in range(count)]
+
+
+async def work(count: int) -> float:
+    """Add everything, then take and finish each."""
+    queue: WorkQueue[ObjectRef] = WorkQueue()
+    found = keys(count)
+    started = time.process_time()
+    for key in found:
+        queue.add(key)
+    for _ in range(count):
+        queue.done(await queue.get())
+    return time.process_time() - started
+
+
+async def one_by_one(count: int) -> float:
+    """Add, take, finish, as a controller that keeps up does."""
+    queue: WorkQueue[ObjectRef] = WorkQueue()
+    found = keys(1000)
+    started = time.process_time()
+    for number in range(count):
+        queue.add(found[number % 1000])
+        queue.done(await queue.get())
+    return time.process_time() - started
+
+
+async def delayed(count: int) -> float:
+    """Everything waits for its own time, which then comes."""
+    clock = VirtualClock()
+    queue: WorkQueue[ObjectRef] = WorkQueue(clock=clock)
+    found = keys(count)
+    started = time.process_time()
+    for number, key in enumerate(found):
+        queue.add(key, after=1.0 + number * 7919 % count / count)
+    await clock.advance(3.0)
+    for _ in range(count):
+        queue.done(await queue.get())
+    return time.process_time() - started
+
+
+def measured(case: Callable[[int], Awaitable[float]], count: int, runs: int) -> float:
+    """Microseconds per key."""
+    times = []
+    for _ in range(runs):
+        gc.collect()
+        times.append(asyncio.run(_run(case, count)))
+    return statistics.median(times) / count * 1e6
+
+
+async def _run(case: Callable[[int], Awaitable[float]], count: int) -> float:
+    return await case(count)
+
+
+def main() -> int:
+    """1 when a queue grows faster than n log n."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--delayed", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    results = Results(
+        "queue",
+        "The work queue",
+        "CPU per key for its whole way: added, taken, finished. Keys are spread over 100 namespaces, which take turns. "
+        f"The median of {options.runs} runs; growth is the cost per key against the smallest size of the same case.",
+        {"name": "case", "cost": "µs per key", "keys": "keys", "growth": "growth"},
+    )
+    results.versions = {OURS.name: OURS.version()}
+    cases: list[tuple[str, Callable[[int], Awaitable[float]], int]] = [
+        ("add all, then get and done", work, options.keys),
+        ("add, get, done, one by one", one_by_one, options.keys),
+        ("delayed, each by another time", delayed, options.delayed),
+    ]
+    for name, case, largest in cases:
+        first = None
+        for count in (largest // 100, largest // 10, largest):
+            cost = measured(case, count, options.runs)
+            first = first or cost
+            results.add(name=f"{name}: {count:,}", cost=cost, keys=count, growth=cost / first)
+        allowed = math.log(largest) / math.log(largest // 100)
+        results.bar(f"growth of '{name}', against n log n with 50 % for caches", cost / first, 1.5 * allowed)
+    return results.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
