@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from steersman.kube.patches import PatchType
 from steersman.kube.times import format_micro_time
 from steersman.operators.reload.dialect import Marks
 from steersman.operators.reload.kinds import KindRule, restart_patch
@@ -35,7 +36,7 @@ async def carry_out(ctx: Context, rule: KindRule, workload: Workload, plan: Plan
     patch = patch_for(rule, workload, plan, at=ctx.clock.time(), marks=marks)
     if patch is None:
         return False
-    await ctx.patch(workload, patch)
+    await ctx.patch(workload, patch, kind=PatchType.STRATEGIC if marks.variables else PatchType.MERGE)
     return True
 
 
@@ -48,6 +49,8 @@ def patch_for(
         annotations[APPLIED] = None
     elif plan.state is not None:
         annotations |= {APPLIED: write_state(plan.state), **marks.metadata}
+    elif plan.action is Action.NOTHING:
+        annotations |= marks.metadata
     if not annotations:
         return None
     meta = workload.metadata
@@ -58,8 +61,21 @@ def patch_for(
         stamp = format_micro_time(at)
         told = describe(plan.changes, workload.namespace)
         stamps = {RESTARTED_AT: stamp, RESTARTED_FOR: told, **marks.template}
-        patch |= restart_patch(rule, stamps, stamp, has_template=workload.facts.has_template)
+        restart = restart_patch(rule, stamps, stamp, has_template=workload.facts.has_template)
+        patch |= _with_variables(restart, rule, marks) if marks.variables else restart
     return patch
+
+
+def _with_variables(restart: dict[str, Any], rule: KindRule, marks: Marks) -> dict[str, Any]:
+    """The same, with environment variables: containers and variables are lists that a strategic patch merges by name."""
+    found = restart
+    for part in rule.template:
+        found = found.setdefault(part, {})
+    containers: dict[str, list[dict[str, str]]] = {}
+    for one in marks.variables:
+        containers.setdefault(one.container, []).append({"name": one.name, "value": one.value})
+    found["spec"] = {"containers": [{"name": name, "env": env} for name, env in containers.items()]}
+    return restart
 
 
 def describe(changes: Sequence[Change], namespace: str) -> str:

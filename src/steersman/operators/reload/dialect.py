@@ -6,6 +6,7 @@ made an edge. The engine asks in this order:
 
     annotations, hashes      once: what the caches must keep
     claims(...)              per look at a workload: which sources it claims, and why
+    problems(...)            per look: which of its annotations make no sense
     known(...)               per edge without applied state: did the original apply what the source says now?
     marks(...)               per patch: what to write beside our own annotation, so that going back causes no rollout
 """
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from steersman.operators.reload.references import Variable
 from steersman.operators.reload.types import SourceRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from steersman.operators.reload.digest import Hash, Source
     from steersman.operators.reload.edges import Edge, Sources
@@ -39,10 +41,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """Annotations to write; None removes one."""
+    """What to write beside our own annotation; None removes an annotation.
+
+    What is on the template is written together with a restart only; annotations of the workload itself whenever they
+    differ, so a dialect names only those that do.
+    """
 
     metadata: dict[str, str | None] = {}
     template: dict[str, str | None] = {}
+    variables: tuple[Variable, ...] = ()  # environment variables of the template's containers
 
 
 class Dialect(Protocol):
@@ -55,6 +62,9 @@ class Dialect(Protocol):
     def claims(self, workload: Workload, sources: Sources) -> Iterable[Claim]:
         """The edges this dialect sees."""
 
+    def problems(self, workload: Workload) -> Iterable[str]:
+        """What of its annotations on the workload cannot be read, each with the name of the annotation."""
+
     def known(self, workload: Workload, edge: Edge, source: Source) -> bool | None:
         """Whether the original has applied what the source says now; None when its marks do not tell."""
 
@@ -64,6 +74,11 @@ class Dialect(Protocol):
         edges: Iterable[Edge],
         sources: Mapping[SourceRef, Source],
         *,
+        changed: Collection[SourceRef],
         restart_at: float | None,
     ) -> Marks:
-        """What the original would have written, on the workload and, when it is restarted, on its template."""
+        """What the original would have written, on the workload and, when it is restarted, on its template.
+
+        `changed` are the sources that the restart is for. Without a restart they still wait, and the original must
+        not read that they are applied.
+        """

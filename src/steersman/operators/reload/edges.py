@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.types import Scope
     from steersman.operators.reload.workloads import Workload
 
-__all__ = ["Edge", "Edges", "Sources", "Untracked", "edges_of"]
+__all__ = ["Edge", "Edges", "Sources", "Untracked", "edges_of", "reference_claim"]
 
 
 class Sources(Protocol):
@@ -83,7 +83,11 @@ def edges_of(
 ) -> Edges:
     """What `workload` depends on; `namespace` is what its namespace asks for, `kinds` are the sources watched."""
     settings = workload.facts.settings
-    problems = (*settings.problems, *(f"namespace {workload.namespace}: {text}" for text in namespace.problems))
+    problems = (
+        *settings.problems,
+        *(f"namespace {workload.namespace}: {text}" for text in namespace.problems),
+        *(text for dialect in dialects for text in dialect.problems(workload)),
+    )
     mode, origin = (settings.mode, "workload") if settings.mode is not None else (namespace.mode, "namespace")
     if mode is Mode.OFF:
         reason = f"{RELOAD}: off on the {origin}"

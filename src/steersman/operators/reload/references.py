@@ -12,10 +12,12 @@ so reading a pod spec costs little and keeps nothing else of it.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from steersman.kube.objects import Struct
 from steersman.operators.reload.types import SourceKind
@@ -23,7 +25,19 @@ from steersman.operators.reload.types import SourceKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["PodView", "Reference", "references"]
+__all__ = ["Form", "PodView", "Reference", "Variable", "references", "variables"]
+
+
+class Form(StrEnum):
+    """How a pod refers to a source."""
+
+    ENV = "env"
+    ENV_FROM = "envFrom"
+    VOLUME = "volume"
+    PROJECTED = "projected"
+    CSI = "csi"
+    DRIVER = "driver"
+    PULL = "imagePullSecrets"
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False):
@@ -34,6 +48,17 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
     where: str  # e.g. "container web: env MODE"
     keys: tuple[str, ...] | None = None  # None: every key
     optional: bool = False
+    form: Form = Form.ENV
+    reader: str | None = None  # the first container that reads it; "": only init containers do; None: nobody
+    items: tuple[str, ...] | None = None  # the keys that a volume lists, whatever part of it is mounted
+
+
+class Variable(msgspec.Struct, frozen=True, gc=False):
+    """An environment variable with a value of its own."""
+
+    container: str
+    name: str
+    value: str
 
 
 # ------------------------------------------------------------------------------------------- the part of a pod we read
@@ -55,6 +80,7 @@ class _ValueFrom(Struct):
 
 class _Env(Struct):
     name: str = ""
+    value: str | None = None
     value_from: _ValueFrom | None = None
 
 
@@ -148,15 +174,17 @@ def references(pod: PodView) -> tuple[Reference, ...]:
     """Every use of a source, in the order of the spec."""
     containers = list(_containers(pod))
     mounts: dict[str, list[_Mount]] = {}
+    readers = _readers(pod)
     found: list[Reference] = []
     for title, container in containers:
-        found += _environment(title, container)
+        reader = container.name if title.startswith("container ") else None if title.startswith("ephemeral ") else ""
+        found += _environment(title, container, reader)
         for mount in container.volume_mounts or ():
             mounts.setdefault(mount.name, []).append(mount)
     for volume in pod.volumes or ():
-        found += _volume(volume, mounts.get(volume.name, []))
+        found += _volume(volume, mounts.get(volume.name, []), readers.get(volume.name))
     found += [
-        Reference(SourceKind.SECRET, pull.name, "imagePullSecrets", optional=True)
+        Reference(SourceKind.SECRET, pull.name, "imagePullSecrets", optional=True, form=Form.PULL)
         for pull in pod.image_pull_secrets or ()
         if pull.name
     ]
@@ -173,7 +201,29 @@ def _containers(pod: PodView) -> Iterator[tuple[str, _Container]]:
         yield f"ephemeral container {container.name}", container
 
 
-def _environment(title: str, container: _Container) -> Iterator[Reference]:
+def variables(pod: PodView, prefix: str) -> tuple[Variable, ...]:
+    """The variables of regular containers whose names begin with `prefix`."""
+    return tuple(
+        Variable(container.name, one.name, one.value or "")
+        for container in pod.containers or ()
+        for one in container.env or ()
+        if one.name.startswith(prefix) and one.value_from is None
+    )
+
+
+def _readers(pod: PodView) -> dict[str, str]:
+    """Per volume the first container that mounts it, or "" when only init containers do."""
+    found: dict[str, str] = {}
+    for container in pod.containers or ():
+        for mount in container.volume_mounts or ():
+            found.setdefault(mount.name, container.name)
+    for container in pod.init_containers or ():
+        for mount in container.volume_mounts or ():
+            found.setdefault(mount.name, "")
+    return found
+
+
+def _environment(title: str, container: _Container, reader: str | None) -> Iterator[Reference]:
     for variable in container.env or ():
         origin = variable.value_from
         if origin is None:
@@ -184,29 +234,33 @@ def _environment(title: str, container: _Container) -> Iterator[Reference]:
             (SourceKind.SECRET, origin.secret_key_ref),
         ):
             if ref is not None and ref.name:
-                yield Reference(kind, ref.name, where, (ref.key,), bool(ref.optional))
+                yield Reference(kind, ref.name, where, (ref.key,), bool(ref.optional), Form.ENV, reader)
     for bundle in container.env_from or ():
         where = f"{title}: envFrom" + (f" {bundle.prefix}*" if bundle.prefix else "")
         for kind, named in ((SourceKind.CONFIGMAP, bundle.config_map_ref), (SourceKind.SECRET, bundle.secret_ref)):
             if named is not None and named.name:
-                yield Reference(kind, named.name, where, optional=bool(named.optional))
+                yield Reference(kind, named.name, where, None, bool(named.optional), Form.ENV_FROM, reader)
 
 
-def _volume(volume: _Volume, mounts: list[_Mount]) -> Iterator[Reference]:
+def _volume(volume: _Volume, mounts: list[_Mount], reader: str | None) -> Iterator[Reference]:
     where = f"volume {volume.name}"
-    yield from _files(SourceKind.CONFIGMAP, volume.config_map, where, mounts)
-    yield from _files(SourceKind.SECRET, volume.secret, where, mounts)
+    parts = [(Form.VOLUME, SourceKind.CONFIGMAP, volume.config_map), (Form.VOLUME, SourceKind.SECRET, volume.secret)]
     for part in (volume.projected.sources or ()) if volume.projected else ():
-        yield from _files(SourceKind.CONFIGMAP, part.config_map, where, mounts)
-        yield from _files(SourceKind.SECRET, part.secret, where, mounts)
+        parts += [(Form.PROJECTED, SourceKind.CONFIGMAP, part.config_map)]
+        parts += [(Form.PROJECTED, SourceKind.SECRET, part.secret)]
+    for form, kind, files in parts:
+        for reference in _files(kind, files, where, mounts):
+            items = tuple(item.key for item in files.items) if files is not None and files.items else None
+            yield replace(reference, form=form, reader=reader, items=items)
     if volume.csi is not None:
-        yield from _csi(volume.csi, where)
+        for reference in _csi(volume.csi, where):
+            yield replace(reference, form=Form.CSI, reader=reader)
     for attribute in _DRIVERS:
         driver: _Driver | None = getattr(volume, attribute)
         if driver is not None:
             name = driver.secret_name or (driver.secret_ref.name if driver.secret_ref else "")
             if name and not driver.secret_namespace:
-                yield Reference(SourceKind.SECRET, name, f"{where}: {attribute.replace('_', '')}")
+                yield Reference(SourceKind.SECRET, name, f"{where}: {attribute.replace('_', '')}", form=Form.DRIVER)
 
 
 def _files(kind: SourceKind, files: _Files | None, where: str, mounts: list[_Mount]) -> Iterator[Reference]:

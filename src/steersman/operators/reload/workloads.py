@@ -15,7 +15,7 @@ from msgspec import field
 
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.operators.reload.kinds import KindRule, view
-from steersman.operators.reload.references import Reference, references
+from steersman.operators.reload.references import Reference, Variable, references, variables
 from steersman.operators.reload.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Facts", "Workload", "workload_class", "workload_transform"]
 
 _NOTHING: Final = msgspec.Raw(b"")
+_MARKS: Final = "STAKATER_"  # environment variables that are another program's marks; values of others are not kept
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     references: tuple[Reference, ...] = ()
     settings: Settings = Settings()
     template_annotations: dict[str, str] = {}
+    containers: tuple[str, ...] = ()
+    variables: tuple[Variable, ...] = ()  # those that are another program's marks
+    totals: dict[str, str] = {}  # hashes over all sources together, by dialect; only while somebody looks
     note: str | None = None  # what a restart does not reach
     follows: str | None = None  # the name of the Deployment whose template it uses
     has_template: bool = True
@@ -95,6 +99,8 @@ def workload_transform(rule: KindRule, annotations: frozenset[str]) -> Callable[
                 references=references(seen.pod),
                 settings=read_settings(mine, meta.namespace),
                 template_annotations=kept(seen.template_annotations),
+                containers=tuple(container.name for container in seen.pod.containers or ()),
+                variables=variables(seen.pod, _MARKS),
                 note=seen.note,
                 follows=seen.follows,
                 has_template=seen.has_template,
