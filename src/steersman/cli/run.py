@@ -11,7 +11,6 @@ from steersman.cli.kubeoptions import kube_options
 
 if TYPE_CHECKING:
     from steersman.cli.settings import Settings
-    from steersman.kube.clusterconfig import ClusterConfig
 
 __all__ = ["command"]
 
@@ -61,12 +60,22 @@ def command(
     from steersman.cli.kubeoptions import cluster_config
     from steersman.cli.logs import configure_logging
     from steersman.cli.settings import load_settings
+    from steersman.runtime.program import serve
 
     configure_logging(level=log_level, form=log_format)
     settings = _override(load_settings(config), flags)
     controllers = _controllers(files, settings)
-    others = {name: cluster_config(kubeconfig, other) for name, other in map(_named_context, clusters)}
-    asyncio.run(_run(controllers, settings, cluster_config(kubeconfig, context), others))
+    cluster = cluster_config(kubeconfig, context)
+    asyncio.run(
+        serve(
+            *controllers,
+            config=cluster,
+            clusters={name: cluster_config(kubeconfig, other) for name, other in map(_named_context, clusters)},
+            lease=(settings.lease or f"{cluster.namespace}/steersman") if settings.leader_elect else None,
+            listen=settings.listen or ("0.0.0.0:8080" if _in_cluster() else "127.0.0.1:8080"),
+            dry_run=settings.dry_run,
+        )
+    )
 
 
 def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
@@ -89,35 +98,6 @@ def _named_context(option: str) -> tuple[str, str]:
     return name, context
 
 
-async def _run(
-    controllers: list[Any], settings: Settings, config: ClusterConfig, others: dict[str, ClusterConfig]
-) -> None:
-    import asyncio
-    import contextlib
-    import signal
-
-    from steersman.kube.client import Client
-    from steersman.runtime.manager import Manager
-
-    async with contextlib.AsyncExitStack() as open_clients:
-        client = await open_clients.enter_async_context(Client.connect(config))
-        clusters = {
-            name: await open_clients.enter_async_context(Client.connect(other)) for name, other in others.items()
-        }
-        manager = Manager(
-            client,
-            controllers,
-            clusters=clusters,
-            elector=_elector(client, settings, config),
-            listen=settings.listen or ("0.0.0.0:8080" if _in_cluster() else "127.0.0.1:8080"),
-            dry_run=settings.dry_run,
-        )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, manager.stop)
-        await manager.run()
-
-
 def _controllers(files: tuple[str, ...], settings: Settings) -> list[Any]:
     from steersman.cli.pythonfiles import controllers_in, load_python
     from steersman.errors import ConfigError
@@ -134,18 +114,6 @@ def _controllers(files: tuple[str, ...], settings: Settings) -> list[Any]:
     if settings.workers is not None:
         found = [controller.configured(concurrency=settings.workers) for controller in found]
     return found
-
-
-def _elector(client: Any, settings: Settings, config: ClusterConfig) -> Any:
-    if not settings.leader_elect:
-        return None
-    from steersman.errors import ConfigError
-    from steersman.runtime.elector import KubeLease, LeaderElector
-
-    namespace, separator, name = (settings.lease or f"{config.namespace}/steersman").partition("/")
-    if not (separator and namespace and name):
-        raise ConfigError(f'"{settings.lease}" is not NAMESPACE/NAME', field="lease")
-    return LeaderElector(KubeLease(client, name, namespace))
 
 
 def _in_cluster() -> bool:

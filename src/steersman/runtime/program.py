@@ -19,12 +19,11 @@ import structlog
 
 from steersman.errors import ConfigError, SteersmanError
 from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
 from steersman.runtime.elector import KubeLease, LeaderElector
 from steersman.runtime.manager import Manager
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from steersman.kube.clusterconfig import ClusterConfig
     from steersman.runtime.controller import Controller
@@ -46,12 +45,21 @@ def run(
 
 
 async def serve(
-    *controllers: Controller, config: ClusterConfig | None = None, lease: str | None = None, **options: Any
+    *controllers: Controller,
+    config: ClusterConfig | None = None,
+    clusters: Mapping[str, ClusterConfig] | None = None,
+    lease: str | None = None,
+    **options: Any,
 ) -> None:
-    """The same on a running event loop; raises what went wrong."""
-    async with Client.connect(config if config is not None else load_config()) as client:
+    """The same on a running event loop, `clusters` being further ones by name; raises what went wrong."""
+    async with contextlib.AsyncExitStack() as connections:
+        client = await connections.enter_async_context(Client.connect(config))
+        others = {
+            name: await connections.enter_async_context(Client.connect(other))
+            for name, other in (clusters or {}).items()
+        }
         elector = None if lease is None else LeaderElector(_lease(client, lease))
-        manager = Manager(client, controllers, elector=elector, **options)
+        manager = Manager(client, controllers, clusters=others, elector=elector, **options)
         with stopped_by_signals(manager):
             await manager.run()
 

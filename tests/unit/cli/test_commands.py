@@ -1,0 +1,91 @@
+"""The command line: answers first, errors on one line that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from steersman.cli.main import _run
+from steersman.cli.settings import Settings, load_settings
+from steersman.errors import ConfigError
+
+WEBAPP = str(Path(__file__).parents[3] / "examples" / "webapp.py")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    """No kubeconfig of the person who runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
+def test_an_unknown_command_gets_a_suggestion(capsys):
+    assert _run(["crdz"]) == 2
+    assert "Did you mean 'crds'?" in capsys.readouterr().err
+
+
+def test_help_lists_every_command_without_importing_them(capsys):
+    assert _run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("apiserver", "controlplane", "crds", "demo", "run"))
+
+
+def test_definitions_of_a_file_are_printed_as_yaml(capsys):
+    assert _run(["crds", WEBAPP]) == 0
+    (manifest,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert manifest["metadata"]["name"] == "webapps.example.org"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run"], "there is nothing to run: name operators with --operators, or a file"),
+        (["run", "nothere.py"], "nothere.py: there is no such file"),
+        (["run", "--operators", "nix"], '"nix" is not an operator (known: reload)'),
+        (["run", WEBAPP], "set KUBECONFIG or pass --kubeconfig"),
+        (["run", "--config", "nothere.yaml"], "nothere.yaml: there is no such file"),
+        (["crds", "no.such.module"], "no.such.module: cannot be imported"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line_and_code_1(arguments, said, capsys):
+    assert _run(arguments) == 1
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_python_that_is_none_is_named_with_its_line(tmp_path, capsys):
+    (tmp_path / "broken.py").write_text("x = 1\ndef (\n")
+    assert _run(["run", str(tmp_path / "broken.py")]) == 1
+    assert "broken.py:2: is not Python" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lissten: x", ':1: lissten: is not a setting (did you mean "listen"?)'),
+        ("\nworkers: many", ":2: workers: expected `int | null`, got `str`"),
+        ("reload:\n  quietPeriod: [5]", ":2: reload.quietPeriod"),
+        ("- a\n- b", "must be a mapping of settings"),
+        ("a: [", "is not valid YAML"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_line(text, said, tmp_path):
+    path = tmp_path / "steersman.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path)
+    assert said in str(caught.value)
+
+
+def test_a_file_says_what_it_says_and_the_rest_is_default(tmp_path):
+    path = tmp_path / "steersman.yaml"
+    path.write_text("operators: [reload]\nleaderElect: true\nworkers: 3\n")
+    settings = load_settings(path)
+    assert (settings.operators, settings.leader_elect, settings.workers) == (["reload"], True, 3)
+    assert settings.listen is Settings().listen
+    assert type(settings.sections["reload"]).__name__ == "ReloadConfig"
