@@ -362,10 +362,12 @@ async def test_what_changes_no_used_key_costs_no_request_at_all(site):
         for name in ("web", "marker"):
             await site.seeded(name)
         await idle(manager)
-        await site.source(mode="a", other="y", annotations={"somebody": "edited"})
-        await site.source("marker", mode="b")  # comes after it on the same watch
-        await site.restarted_for("configmap/marker#mode", "marker")
-        await idle(manager)
+        with RequestLog(site.client) as log:
+            await site.source(mode="a", other="y", annotations={"somebody": "edited"})
+            await site.source("marker", mode="b")  # comes after it on the same watch
+            await site.restarted_for("configmap/marker#mode", "marker")
+            await idle(manager)
+        assert _patches(log) == [f"PATCH /apis/apps/v1/namespaces/{site.namespace}/deployments/marker"]
         assert await site.restarts() == 0
         assert await site.events("Restarted") == ["restarted for configmap/marker#mode"]
 

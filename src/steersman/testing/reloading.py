@@ -169,7 +169,8 @@ class World:
             ledger.keep(look.workload.ref, look.plan.observed)
         else:
             ledger.leave(look.workload.ref)
-        patch = patch_for(self.rules[kind], look.workload, look.plan, at=self.now)
+        marks = self.keepers[kind].marks(look, self.now)
+        patch = patch_for(self.rules[kind], look.workload, look.plan, at=self.now, marks=marks)
         if patch is not None:
             self._patch((kind, namespace, name), patch)
             if look.plan.action is Action.RESTART:

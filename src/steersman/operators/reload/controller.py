@@ -162,7 +162,7 @@ class WorkloadKeeper:
                 await begin(ctx, workload, look.plan)
                 written = True
             else:
-                marks = self._marks(look, ctx.clock.time())
+                marks = self.marks(look, ctx.clock.time())
                 written = await carry_out(ctx, self.rule, workload, look.plan, marks=marks)
         except NotFound:
             self.ledger.forget(workload.ref)
@@ -188,6 +188,20 @@ class WorkloadKeeper:
             namespaces=self.options.namespaces is None,
         )
 
+    def marks(self, look: Look, now: float) -> Marks:
+        """What the originals of the dialects would have written."""
+        restart_at = now if look.plan.action is Action.RESTART else None
+        changed = {change.source for change in look.plan.changes}
+        all_of_them = [
+            dialect.marks(look.workload, look.edges.tracked, look.sources, changed=changed, restart_at=restart_at)
+            for dialect in self.dialects
+        ]
+        return Marks(
+            metadata={name: value for marks in all_of_them for name, value in marks.metadata.items()},
+            template={name: value for marks in all_of_them for name, value in marks.template.items()},
+            variables=tuple(variable for marks in all_of_them for variable in marks.variables),
+        )
+
     async def gone(self, _ctx: Context, key: ObjectRef) -> None:
         """The workload no longer exists."""
         self.ledger.forget(key)
@@ -195,20 +209,12 @@ class WorkloadKeeper:
     # -- the machinery -------------------------------------------------------------------------------------------------
 
     def _remember(self, look: Look) -> None:
+        if look.plan.state is not None:  # before it is written: the watch may be faster than the answer
+            self.ledger.wrote(look.workload.ref, write_state(look.plan.state))
         if look.edges.tracked:
             self.ledger.keep(look.workload.ref, look.plan.observed)
         else:
             self.ledger.leave(look.workload.ref)
-
-    def _marks(self, look: Look, now: float) -> Marks:
-        restart_at = now if look.plan.action is Action.RESTART else None
-        metadata: dict[str, str | None] = {}
-        template: dict[str, str | None] = {}
-        for dialect in self.dialects:
-            marks = dialect.marks(look.workload, look.edges.tracked, look.sources, restart_at=restart_at)
-            metadata |= marks.metadata
-            template |= marks.template
-        return Marks(metadata=metadata, template=template)
 
     async def _carried_out(self, ctx: Context, look: Look, written: bool) -> None:
         plan, observed = look.plan, look.plan.observed
@@ -222,7 +228,6 @@ class WorkloadKeeper:
             observed = replace(observed, pending={}, refusals=0)
         if written and plan.state is not None:
             observed = replace(observed, applied=plan.state, seen={})
-            self.ledger.wrote(look.workload.ref, write_state(plan.state))
         if look.edges.tracked:
             self.ledger.keep(look.workload.ref, await self._tell(ctx, look, observed))
         elif plan.problems:
