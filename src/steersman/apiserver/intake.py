@@ -38,6 +38,7 @@ def fit(
     warnings: list[str],
     duplicates: list[str] | None = None,
     patch: bool = False,
+    applied: bool = False,  # the result of a server-side apply
 ) -> JSON:
     """`obj` as the server decodes it, with defaults. `validation` says what happens to fields it does not know."""
     if validation != "Ignore":
@@ -53,6 +54,8 @@ def fit(
         _check_metadata(obj)
         obj = {"metadata": {}, **conform(info.schema, info.structural.prune(_with_go_numbers(obj)))}
     except (ConformError, FormatError) as error:
+        if applied and info.custom is None:
+            raise _not_convertible(info, obj, str(error)) from None
         raise refused(info, obj, str(error), patch=patch) from None
     return info.structural.default(obj)
 
@@ -86,6 +89,19 @@ def _unknown(info: ResourceInfo, obj: JSON) -> list[str]:
     if info.custom is not None:
         return info.structural.unknown_fields(obj)
     return unknown_fields(info.schema, obj)
+
+
+def _not_convertible(info: ResourceInfo, obj: JSON, why: str) -> statuses.StatusError:
+    """What apply made of the fields has the right shape, but a value in it cannot be read: a time, bytes."""
+    kind, metadata = info.kind, obj["metadata"]
+    type_ = f"{kind.group}/{kind.version}, Kind={kind.kind}"
+    if why.startswith("illegal base64"):
+        why = f"error decoding from json: {why}"
+    where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    return statuses.internal(
+        f"failed to convert new object ({where}; {type_}) to proper version: "
+        f"unable to convert unstructured object to {type_}: {why}"
+    )
 
 
 def refused(info: ResourceInfo, obj: JSON, why: str, *, patch: bool) -> statuses.StatusError:

@@ -14,14 +14,13 @@ from steersman.apiserver.decoding import body_object, wrong_type
 from steersman.apiserver.intake import fit, refused
 from steersman.apiserver.pipeline import change, in_version, insert, version_converter
 from steersman.apiserver.requests import WriteOptions
-from steersman.apiserver.store import key_of
+from steersman.apiserver.store import Record, key_of
 from steersman.kube.patches import PatchType
 
 if TYPE_CHECKING:
     from steersman.apiserver.api import Api, Reply
     from steersman.apiserver.kinds import ResourceInfo
     from steersman.apiserver.requests import Request
-    from steersman.apiserver.store import Record
 
 __all__ = ["check_name", "create", "patch", "replace"]
 
@@ -49,11 +48,20 @@ def replace(api: Api, request: Request) -> Reply:
     if existing is None:
         if not route.info.create_on_update or route.subresource:
             raise statuses.not_found(route.info.kind, route.name)
-        obj = _without_version(obj)
-        return api.answer(request, insert(api, route.info, route.namespace, obj, options, request.warnings), 201)
+        return api.answer(request, _put_new(api, request, obj, options), 201)
     _check_uid(route.info, existing, obj)
     record = change(api, route.info, existing, obj, options, request.warnings, subresource=route.subresource)
     return api.answer(request, record)
+
+
+def _put_new(api: Api, request: Request, obj: JSON, options: WriteOptions) -> Record:
+    """A PUT that creates. The revision it names means nothing, but a dry run still shows it."""
+    route = request.route
+    made = insert(api, route.info, route.namespace, _without_version(obj), options, request.warnings)
+    version = obj["metadata"].get("resourceVersion")
+    if not (options.dry_run and version):
+        return made
+    return Record(made.key, 0, {**made.obj, "metadata": {**made.obj["metadata"], "resourceVersion": version}})
 
 
 def patch(api: Api, request: Request) -> Reply:
@@ -101,7 +109,7 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
         convert=version_converter(api, info),
     )
     check_name(merged, route.name)
-    obj = fit(info, merged, validation="Ignore", warnings=request.warnings, patch=True)
+    obj = fit(info, merged, validation="Ignore", warnings=request.warnings, patch=True, applied=True)
     obj = _in_namespace(info, route.namespace, obj)
     # The real server stores a custom resource with empty metadata (`labels: {}`), and drops it when it reads it again.
     dropped = merged["metadata"].keys() - obj["metadata"].keys() - {"managedFields"}

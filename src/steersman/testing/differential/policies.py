@@ -67,7 +67,7 @@ def ingress_spec() -> SearchStrategy[dict[str, Any]]:
     return optional(
         ingressClassName=st.just("nginx"),
         defaultBackend=backend,
-        rules=st.lists(rule, max_size=2),
+        rules=st.lists(rule, min_size=1, max_size=2),
         tls=st.lists(st.just({"hosts": ["a.example"], "secretName": "cert"}), max_size=1),
     )
 
