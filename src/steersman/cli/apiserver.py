@@ -35,9 +35,7 @@ __all__ = ["command"]
 @click.option(
     "--simulate", is_flag=True, help="Behave like a cluster: workloads get pods, pods become ready, services endpoints."
 )
-def command(
-    host: str, port: int, kubeconfig_out: Path | None, token: str | None, no_tls: bool, simulate: bool
-) -> None:
+def command(host: str, port: int, kubeconfig_out: Path | None, token: str | None, no_tls: bool, simulate: bool) -> None:
     """Run the embedded API server: a small, honest Kubernetes API in memory.
 
     Everything is gone when it stops. Use it with
@@ -76,9 +74,12 @@ async def _serve(server: EmbeddedServer, kubeconfig: Path | None, *, simulate: b
 async def _simulation(server: EmbeddedServer) -> AsyncIterator[None]:
     """Controllers and two nodes, through the server's own front door."""
     from steersman.kube.client import Client
-    from steersman.kube.kubeconfig import parse_config
+    from steersman.kube.clusterconfig import ClusterConfig, User
     from steersman.simulate import simulation
 
-    async with Client.connect(parse_config(server.kubeconfig())) as client, simulation(client):
+    config = ClusterConfig(
+        server=server.url, ca=server.ca_pem.encode() or None, auth=User(token=server.token or None), source="--simulate"
+    )
+    async with Client.connect(config) as client, simulation(client):
         click.echo("simulating a cluster of two nodes")
         yield

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-_SERVERS = ("cluster", "real", "full", "embedded")
+_SERVERS = ("cluster", "real", "full", "simulated", "embedded")
 _REAL = {"real", "full"}
 _BUILT = {*_REAL, "kubectl", "helm"}
 
@@ -91,6 +91,20 @@ async def embedded() -> AsyncIterator[EmbeddedServer]:
 
 
 @_on_the_session_loop("session")
+async def simulated() -> AsyncIterator[EmbeddedServer]:
+    """An embedded API server of its own that behaves like a cluster of two nodes: workloads get pods that run."""
+    from steersman.apiserver import EmbeddedServer
+    from steersman.kube.client import Client
+    from steersman.kube.clusterconfig import ClusterConfig, User
+    from steersman.simulate import simulation
+
+    async with EmbeddedServer() as server:
+        config = ClusterConfig(server=server.url, ca=server.ca_pem.encode(), auth=User(token=server.token))
+        async with Client.connect(config) as client, simulation(client):
+            yield server
+
+
+@_on_the_session_loop("session")
 async def real() -> AsyncIterator[ControlPlane]:
     """kube-apiserver and etcd, with the controllers that keep the API itself tidy (namespaces, garbage, accounts)."""
     from steersman.testing.binaries import BinariesError
@@ -125,7 +139,7 @@ def cluster(request: pytest.FixtureRequest) -> ApiServer:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> ApiServer:
-    """The server this test runs on: the one of `cluster`, `real`, `full` or `embedded` that it asked for."""
+    """The server this test runs on: the one of `cluster`, `real`, `full`, `simulated` or `embedded` it asked for."""
     for name in _SERVERS:
         if name in request.fixturenames:
             chosen: ApiServer = request.getfixturevalue(name)
