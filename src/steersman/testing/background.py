@@ -23,11 +23,12 @@ from msgspec import Struct
 
 from steersman.errors import SteersmanError
 from steersman.testing.binaries import cache_folder
-from steersman.testing.controlplane import ALL_CONTROLLERS, LIFECYCLE_CONTROLLERS, ControlPlane
 from steersman.testing.runfolder import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
+    from steersman.testing.controlplane import ControlPlane
 
 __all__ = ["Background", "BackgroundError", "Options", "Running"]
 
@@ -170,6 +171,9 @@ async def _either(*ways: Coroutine[Any, Any, object]) -> None:
 
 
 def _control_plane(options: Options) -> ControlPlane:
+    # only who runs one pays for it: `status` and `--help` stay quick
+    from steersman.testing.controlplane import ALL_CONTROLLERS, LIFECYCLE_CONTROLLERS, ControlPlane
+
     return ControlPlane(
         controllers=ALL_CONTROLLERS if options.full else LIFECYCLE_CONTROLLERS,
         scheduler=options.full,
