@@ -7,6 +7,7 @@ import select
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -87,10 +88,10 @@ class Child:
 
 def usage_of(pid: int) -> Usage:
     """What a process has used so far, all its threads together."""
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    with open(f"/proc/{pid}/status") as file:
-        memory = dict(line.split(":", 1) for line in file if line.startswith(("VmHWM", "VmRSS")))
+    books = Path("/proc") / str(pid)
+    fields = (books / "stat").read_text().rpartition(")")[2].split()
+    status = (books / "status").read_text().splitlines()
+    memory = dict(line.split(":", 1) for line in status if line.startswith(("VmHWM", "VmRSS")))
     return Usage(
         cpu=(int(fields[11]) + int(fields[12])) / _TICK,
         peak=int(memory["VmHWM"].split()[0]) / 1024,

@@ -91,8 +91,8 @@ class Results:
         largest = max((row[value] for row in rows), default=1) or 1
         height = 40 + 26 * len(rows)
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" font-family="sans-serif" '
-            'font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" font-family="sans-serif">',
+            "<style>text { font-size: 13px }</style>",
             f'<rect width="720" height="{height}" fill="#ffffff"/>',
             f'<text x="10" y="22" font-weight="bold">{escape(self.title)}: {escape(self.columns[value])}</text>',
         ]
@@ -114,7 +114,7 @@ def machine() -> str:
             break
     day = time.strftime("%Y-%m-%d", time.gmtime())
     return (
-        f"{os.cpu_count()} × {model}, Linux {platform.release().partition('-')[0]}, CPython {platform.python_version()}, "
+        f"{os.cpu_count()} cores of {model}, Linux {platform.release().partition('-')[0]}, CPython {platform.python_version()}, "
         f"load {os.getloadavg()[0]:.1f}, {day}"
     )
 
@@ -125,7 +125,7 @@ def _line(cells: Any) -> str:
 
 def _text(value: Any) -> str:
     if value is None:
-        return "–"
+        return "-"
     if isinstance(value, float):
         return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return str(value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
 import ssl
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -32,20 +32,12 @@ def sync(count: int) -> None:
         nonlocal held
         held += namespace == "bench"
         if held == count:
-            asyncio.get_running_loop().call_soon(lambda: say(synced=held)) if _in_loop() else say(synced=held)
+            say(synced=held)
         return {(namespace, name): dict(body.get("data", {}))}
 
     @kopf.on.event("configmaps", when=lambda **_: False)
     def unused(**_):
         pass
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def events() -> None:
@@ -54,7 +46,7 @@ def events() -> None:
     known: set[str] = set()
 
     @kopf.on.event(GROUP, "v1", "ticks")
-    async def seen(name, spec, type, **_):
+    async def seen(name, spec, type, **_):  # noqa: A002  kopf passes arguments by name
         if type is None:
             known.add(name)
             if len(known) == int(os.environ["BENCH_OBJECTS"]):
@@ -68,8 +60,7 @@ def events() -> None:
 
 def controllers() -> None:
     """One child per Gadget, applied with a bare HTTP client, which is the cheapest there is for kopf."""
-    with open(os.environ["KUBECONFIG"]) as file:
-        config = yaml.safe_load(file)
+    config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
     context = ssl.create_default_context(cadata=ca)

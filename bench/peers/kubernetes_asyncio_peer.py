@@ -27,7 +27,7 @@ async def sync(count: int) -> None:
             page = await core.list_config_map_for_all_namespaces(limit=500, _continue=token)
             for item in page.items:
                 held[item.metadata.namespace, item.metadata.name] = item
-            token = page.metadata._continue
+            token = page.metadata._continue  # noqa: SLF001  that is its public name there
             if not token:
                 break
         assert sum(namespace == "bench" for namespace, _ in held) == count

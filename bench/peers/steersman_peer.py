@@ -76,7 +76,7 @@ async def events() -> None:
     """Measure how late each update arrives."""
     lags: list[float] = []
 
-    def seen(old: Tick | None, new: Tick | None, initial: bool) -> None:
+    def seen(old: Tick | None, new: Tick | None, initial: bool) -> None:  # noqa: ARG001  a handler gets three
         if new is None or old is None:
             return
         if new.name == "end":
