@@ -390,7 +390,8 @@ class Manager:
         for informer in self._informers():
             health = informer.health()
             waiting = None if health.synced else "not synced yet"
-            results[f"source {health.name}"] = health.problem or waiting
+            name = f"source {health.name}"  # two classes for the same objects share it: one that is well hides nothing
+            results[name] = results.get(name) or health.problem or waiting
         for engine in self._engines.values():
             problems = [source.problem for source in engine.sources if source.problem]
             results[f"controller {engine.name}"] = problems[0] if problems else None

@@ -106,8 +106,15 @@ class Supervisor:
             return "something it waited for was cancelled"
         except Exception as error:  # noqa: BLE001  whatever it is, the task is down
             log.error("task failed", task=name, traceback=traceback_of(error))  # noqa: TRY400  no local variables in logs
-            return f"{type(error).__name__}: {error}"
+            return _why(error)
         return "it ended, though it should run for ever"
+
+
+def _why(error: Exception) -> str:
+    """What happened, in a line; a group only says how much happened, so its members speak."""
+    if isinstance(error, ExceptionGroup):
+        return "; ".join(dict.fromkeys(_why(member) for member in error.exceptions))
+    return f"{type(error).__name__}: {error}"
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]], clock: Clock, seconds: float) -> list[asyncio.Task[Any]]:

@@ -202,6 +202,16 @@ async def test_a_source_that_dies_is_started_again_and_readiness_says_so(house):
     assert not house.task.done()
 
 
+@pytest.mark.parametrize("ill", [0, 1])
+async def test_a_source_that_is_well_does_not_hide_another_of_the_same_objects_that_is_not(house, ill):
+    class Narrow(Resource, group="example.org", version="v1", kind="App"):
+        pass
+
+    manager = await house.run(Controller(App, noting(house)), Controller(Narrow, noting(house), "narrow"))
+    list(house.caches)[ill].problem = "a left out"
+    assert manager.ready()["source apps.example.org"] == "a left out"
+
+
 async def test_a_broken_worker_ends_the_process_with_an_error(house):
     manager = await house.run(Controller(App, noting(house)))
     manager.engine("app").queue.forget = None  # anything that cannot happen

@@ -32,6 +32,15 @@ async def test_a_task_that_fails_is_started_again_with_growing_delays(supervisor
     assert supervisor.problems() == {"source": "OSError: gone"}
 
 
+async def test_a_task_that_fails_in_its_parts_says_what_they_said(supervisor):
+    async def run() -> None:
+        raise ExceptionGroup("parts", [OSError("gone"), OSError("gone"), ExceptionGroup("more", [ValueError("odd")])])
+
+    supervisor.start("source", run)
+    await settle()
+    assert supervisor.problems() == {"source": "OSError: gone; ValueError: odd"}
+
+
 async def test_a_task_that_just_ends_is_no_better_than_one_that_fails(supervisor, clock):
     async def run() -> None:
         return
