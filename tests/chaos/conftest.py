@@ -21,17 +21,28 @@ if TYPE_CHECKING:
 
 EMBEDDED = range(170)
 REAL = range(1000, 1020)
+FORGETFUL = range(2000, 2010)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test per server and schedule."""
     if "schedule_on" not in metafunc.fixturenames:
         return
-    chosen = seeds(os.environ.get("STEERSMAN_CHAOS_SEEDS", ""))
+    chosen = chosen_seeds_of_the_run()
     embedded, real = (chosen, chosen) if chosen else (EMBEDDED, REAL)
     cases = [pytest.param(("embedded", seed), id=f"embedded-{seed}") for seed in embedded]
     cases += [pytest.param(("real", seed), id=f"real-{seed}", marks=pytest.mark.real) for seed in real]
     metafunc.parametrize("schedule_on", cases)
+
+
+def chosen_seeds_of_the_run() -> list[int]:
+    return seeds(os.environ.get("STEERSMAN_CHAOS_SEEDS", ""))
+
+
+@pytest.fixture
+def chosen_seeds() -> list[int]:
+    """The schedules that one test runs side by side."""
+    return chosen_seeds_of_the_run() or list(FORGETFUL)
 
 
 def seeds(text: str) -> list[int]:

@@ -41,6 +41,10 @@ class Secret(Resource, version="v1"):
     pass
 
 
+class GizmoSpec(Struct):
+    size: int = 0
+
+
 def configmap(name: str, namespace: str, role: str = "good", **data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace, labels={"role": role}), data=data or None)
 
@@ -153,9 +157,6 @@ async def test_an_object_that_does_not_decode_is_named_by_readiness_log_and_metr
 
 
 async def test_a_kind_installed_after_the_start_is_picked_up_and_held_up_nobody(client, cluster, namespace):
-    class GizmoSpec(Struct):
-        size: int = 0
-
     group = f"{namespace}.example.org"
 
     class Gizmo(Resource, group=group, version="v1"):
@@ -171,7 +172,9 @@ async def test_a_kind_installed_after_the_start_is_picked_up_and_held_up_nobody(
     with structlog.testing.capture_logs() as lines:
         options = {"registry": registry, "clock": FastClock(SPEED)}
         async with background(client, gizmos.controller, others.controller, **options) as manager:
-            await eventually(lambda: "CustomResourceDefinition installed?" in problem(), "readiness says what is missing")
+            await eventually(
+                lambda: "CustomResourceDefinition installed?" in problem(), "readiness says what is missing"
+            )
             assert metric(registry, "steersman_cache_failures_total", cluster="", source=source, reason="NotFound") >= 1
             await client.create(configmap("good", namespace))
             await eventually(lambda: others.seen == ["good"])

@@ -191,7 +191,7 @@ async def test_leadership_changes_hands_and_never_two_act_at_once(cluster, scene
 
 # -- two processes ----------------------------------------------------------------------------------------------------
 
-OPERATOR = '''
+OPERATOR = """
 import os, time
 import steersman as sm
 
@@ -215,7 +215,7 @@ copy = (
     .select(namespaces=[NAMESPACE], label_selector="role=parent")
     .reads(Child, namespaces=[NAMESPACE], label_selector="role=child")
 )
-'''
+"""
 
 
 @pytest.mark.slow

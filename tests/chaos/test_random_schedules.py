@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -47,10 +47,10 @@ SERVER = ["429", "500", "503", "drop", "drop-after", "truncate", "stutter", "com
 LIFE = ["kill", "settle"]
 
 
-def schedule(seed: int, *, embedded: bool) -> list[tuple[str, Any]]:
-    """Faults and churn in turn; every fault is met by at least one change."""
+def schedule(seed: int, server: list[str]) -> list[tuple[str, Any]]:
+    """Faults and churn in turn; every fault is met by at least one change. `server` is what the server can do."""
     luck = random.Random(seed)
-    faults = [*ROAD, *LIFE, *(SERVER if embedded else [])]
+    faults = [*ROAD, *LIFE, *server]
     steps: list[tuple[str, Any]] = []
     for _ in range(luck.randrange(5, 12)):
         steps.append((luck.choice(faults), luck.random()))
@@ -169,7 +169,8 @@ class Life:
             .watches(Child, to=self._parent_of, namespaces=[namespace], label_selector="chaos,role=child")
             .gone(self._gone)
         )
-        self.manager = Manager(client, [controller], registry=CollectorRegistry(), clock=clock)
+        self.registry = CollectorRegistry()
+        self.manager = Manager(client, [controller], registry=self.registry, clock=clock)
         caches = self.manager.cluster().caches
         caches._streaming = streaming  # type: ignore[attr-defined]  # both ways to list are tried; users need no switch
         self.informers = list(caches)
@@ -183,9 +184,7 @@ class Life:
 
     async def _reconcile(self, ctx: Any, parent: Any) -> None:
         await self._remove(ctx, parent.ref, spare=child_name(parent))
-        meta = ObjectMeta(
-            name=child_name(parent), namespace=parent.namespace, labels={"chaos": "yes", "role": "child"}
-        )
+        meta = ObjectMeta(name=child_name(parent), namespace=parent.namespace, labels={"chaos": "yes", "role": "child"})
         await ctx.apply(Child(metadata=meta, data=dict(parent.data or {})))
         self.seen[parent.name] = parent.metadata.resource_version
 
@@ -204,6 +203,15 @@ class Life:
             await self.task
         await self.client.close()
 
+    def failures(self) -> Counter[str]:
+        """Why lists and watches failed."""
+        found: Counter[str] = Counter()
+        for family in self.registry.collect():
+            for sample in family.samples:
+                if sample.name == "steersman_cache_failures_total":
+                    found[sample.labels["reason"]] += int(sample.value)
+        return found
+
     def problems(self) -> list[str]:
         broken = [f"the manager failed: {self.task.exception()!r}"] if self.task.done() else []
         return [*broken, *self.parents.problems, *self.children.problems]
@@ -212,19 +220,19 @@ class Life:
 class Trial:
     """One schedule on one server."""
 
-    def __init__(self, road: Any, seed: int, namespace: str) -> None:
-        self.road, self.seed, self.namespace = road, seed, namespace
-        self.agent = f"chaos-{seed}"
+    def __init__(self, road: Any, seed: int) -> None:
+        self.road, self.seed = road, seed
+        self.agent = self.namespace = f"chaos-{seed}"
         self.clock = FastClock(SPEED)
         self.luck = random.Random(seed)
-        self.embedded = isinstance(road.server, EmbeddedServer)
-        self.steps = schedule(seed, embedded=self.embedded)
+        self.steps = schedule(seed, SERVER if isinstance(road.server, EmbeddedServer) else [])
         self.truth = Truth()
         self.faults: list[Fault] = []
         self.problems: list[str] = []
         self.direct: Any = None
         self.life: Life | None = None
         self.changes = 0
+        self.met: Counter[str] = Counter()  # why lists and watches failed
 
     async def run(self) -> None:
         self.direct = await self.road.client(through=False)
@@ -242,8 +250,7 @@ class Trial:
             raise AssertionError(f"seed {self.seed}: {error}\n{self.describe()}") from None
         finally:
             self._lift()
-            if self.life is not None:
-                await self.life.end()
+            await self._end()
             observing.cancel()
             await asyncio.gather(observing, return_exceptions=True)
 
@@ -251,10 +258,14 @@ class Trial:
         steps = " ".join(step if step != "churn" else detail[0] for step, detail in self.steps)
         return f"run it again with STEERSMAN_CHAOS_SEEDS={self.seed}\nsteps: {steps}"
 
-    async def _begin(self) -> None:
+    async def _end(self) -> None:
         if self.life is not None:
             self.problems += self.life.problems()
             await self.life.end()
+            self.met += self.life.failures()
+
+    async def _begin(self) -> None:
+        await self._end()
         client = await self.road.client(through=True, user_agent=self.agent, clock=self.clock)
         self.life = Life(client, self.namespace, self.clock, streaming=self.luck.random() < 0.5)
 
@@ -288,10 +299,30 @@ class Trial:
             case "settle":
                 self._lift()
                 await self._converge()
+            case "forget":
+                await self._forget()
             case "compact":
                 self.road.server.compact(self.truth.revision)  # the observer must not lose anything itself
             case _:
                 self._misbehave(step, detail)
+
+    async def _forget(self) -> None:
+        """Keep the controller out until the server has forgotten where it was."""
+        self.road.proxy.refuse()
+        await self.road.proxy.cut()
+        revision = str(self.truth.revision)
+
+        async def forgotten() -> bool:
+            await self._churn(NAMES[0], 1.0)
+            exact = {"resource_version": revision, "resource_version_match": "Exact"}
+            try:
+                await self.direct.list(Child, namespace=self.namespace, **exact)
+            except Gone:
+                return True
+            return False
+
+        await eventually(forgotten, "the server forgets", timeout=40)
+        self.road.proxy.accept()
 
     def _misbehave(self, step: str, detail: float) -> None:
         effects: dict[str, Any] = {"429": "throttle", "500": "error", "503": "unavailable", "stutter": "drop"}
@@ -375,6 +406,13 @@ class Namespace(Resource, version="v1", namespaced=False):
 
 
 @pytest.fixture
+async def forgetful() -> AsyncIterator[ControlPlane]:
+    """A real server without a watch cache that compacts all the time: what is a second old is gone."""
+    async with ControlPlane(apiserver_flags=FORGETFUL) as plane:
+        yield plane
+
+
+@pytest.fixture
 def place(schedule_on, request):
     """The server of this schedule, and its seed."""
     name, seed = schedule_on
@@ -383,4 +421,15 @@ def place(schedule_on, request):
 
 async def test_after_a_random_schedule_nothing_is_lost_and_nothing_was_done_twice(place, road_to):
     server, seed = place
-    await Trial(await road_to(server), seed, f"chaos-{seed}").run()
+    await Trial(await road_to(server), seed).run()
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_after_random_schedules_on_a_server_that_forgets_nothing_is_lost_either(forgetful, road_to, chosen_seeds):
+    trials = [Trial(await road_to(forgetful), seed) for seed in chosen_seeds]
+    for trial in trials:
+        trial.steps.insert(len(trial.steps) // 2, ("forget", None))
+    await asyncio.gather(*(trial.run() for trial in trials))
+    assert sum((trial.met for trial in trials), Counter())["Expired"] > 0, "nobody was told 410"
