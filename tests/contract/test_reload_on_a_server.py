@@ -321,6 +321,33 @@ async def test_a_kind_that_only_the_configuration_knows_restarts_by_its_template
         await eventually(stamped)
 
 
+async def test_a_rollout_that_uses_the_template_of_a_deployment_is_restarted_by_its_own_field(site, api, install):
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "rollouts", "singular": "rollout", "kind": "Rollout", "listKind": "RolloutList"}
+    spec = {"group": "argoproj.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    meta = {"name": "rollouts.argoproj.io"}
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
+    await install(api, crd)
+    KINDS["Rollout"] = Kind(group="argoproj.io", version="v1alpha1", kind="Rollout", plural="rollouts")
+    await site.source(mode="a")
+    await site.workload(annotations={})
+    ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    meta = {"name": "web", "namespace": site.namespace, "annotations": {RELOAD: "auto"}}
+    await site.client.create(
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": meta, "spec": {"workloadRef": ref}}
+    )
+    async with site.running(kinds=["Rollout"]):
+        await site.seeded(kind="Rollout")
+        await site.source(mode="b")
+
+        async def restarted():
+            return (await site.get(kind="Rollout"))["spec"].get("restartAt", "").endswith("Z")
+
+        await eventually(restarted)
+        assert RESTARTED_FOR not in template(await site.get())
+
+
 async def test_sources_that_change_in_one_window_are_one_rollout_and_nobody_waits_beyond_the_limit(site):
     uses = {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": f"app-{n}"}} for n in range(5)]}]}
     for number in range(5):

@@ -218,8 +218,8 @@ class WorkloadKeeper:
 
     async def _carried_out(self, ctx: Context, look: Look, written: bool) -> None:
         plan, observed = look.plan, look.plan.observed
-        if written and self.metrics is not None:
-            self.metrics.done(self.rule.kind.kind, plan)
+        if self.metrics is not None:
+            self.metrics.looked(self.rule.kind.kind, plan, written=written)
         if plan.action is Action.RESTART:
             told = describe(plan.changes, look.workload.namespace)
             note = _note(look.workload)
@@ -243,6 +243,8 @@ class WorkloadKeeper:
         for reason, message in news:
             if message in observed.reported:
                 continue
+            if reason == "ReloadMisconfigured":
+                self._count("problems")
             cause = ""
             if plan.gate == "budget" and reason == _REASONS["budget"]:
                 cause = await diagnose(ctx.client, plan.changes, look.workload.namespace)

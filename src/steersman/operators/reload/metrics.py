@@ -67,11 +67,11 @@ class ReloadMetrics:
         """Show how many workloads of that kind wait."""
         self.pending.labels(kind).set_function(lambda: ledger.pending)
 
-    def done(self, kind: str, plan: Plan) -> None:
-        """A plan was carried out."""
-        if plan.action is Action.RESTART:
+    def looked(self, kind: str, plan: Plan, *, written: bool) -> None:
+        """A plan was made, and carried out as far as there was anything to write."""
+        if written and plan.action is Action.RESTART:
             self.restarts.labels(kind).inc()
-        elif plan.state is not None:
+        elif written:
             self.seeds.labels(kind).inc()
         if plan.gate:
             self.held.labels(kind, plan.gate).inc()
