@@ -1,0 +1,271 @@
+"""The embedded server with the simulation behind it, as kubectl and a client see it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from steersman.kube.types.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from steersman.kube.types.batch import Job
+from steersman.kube.types.core import Node
+from steersman.kube.types.discovery import EndpointSlice
+from steersman.kube.types.pods import Pod
+from steersman.simulate.annotations import FAIL, READY_AFTER, TERMINATE_AFTER
+from steersman.testing import eventually
+
+if TYPE_CHECKING:
+    from steersman.apiserver import EmbeddedServer
+    from steersman.kube.client import Client
+    from steersman.testing.programs import Program
+
+pytestmark = pytest.mark.usefixtures("simulated")
+
+
+@pytest.fixture
+def cluster(simulated: EmbeddedServer) -> EmbeddedServer:
+    return simulated
+
+
+def workload(
+    kind: str, name: str = "web", *, image: str = "app:1", annotations: dict | None = None, **spec: Any
+) -> dict:
+    labels = {"app": name}
+    template = {
+        "metadata": {"labels": labels, "annotations": annotations or {}},
+        "spec": {"containers": [{"name": "main", "image": image, "ports": [{"name": "http", "containerPort": 8080}]}]},
+    }
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+        return {
+            "apiVersion": "batch/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": {"template": template, **spec},
+        }
+    body = {"selector": {"matchLabels": labels}, "template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": body}
+
+
+def image_of(name: str, image: str) -> dict:
+    return {"spec": {"template": {"spec": {"containers": [{"name": name, "image": image}]}}}}
+
+
+async def settled(client: Client, namespace: str, name: str = "web") -> Deployment:
+    async def fact() -> Deployment | None:
+        one = await client.get(Deployment, name, namespace=namespace)
+        wanted, status = one.spec.replicas, one.status
+        complete = status.replicas == status.updated_replicas == status.available_replicas == wanted
+        return one if complete and status.observed_generation == one.metadata.generation else None
+
+    found = await eventually(fact, f"deployment {name} is rolled out")
+    assert found is not None
+    return found
+
+
+async def pods_of(client: Client, namespace: str, name: str = "web") -> list[Pod]:
+    return list((await client.list(Pod, namespace=namespace, label_selector=f"app={name}")).items)
+
+
+async def test_the_cluster_has_two_ready_nodes(client: Client) -> None:
+    async def ready() -> bool:
+        nodes = (await client.list(Node)).items
+        conditions = {
+            (node.name, one.status) for node in nodes for one in node.status.conditions if one.type == "Ready"
+        }
+        return conditions == {("node-1", "True"), ("node-2", "True")}
+
+    await eventually(ready)
+
+
+async def test_a_deployment_gets_running_pods_with_addresses_of_their_own(client: Client, namespace: str) -> None:
+    await client.create(workload("Deployment", replicas=3), namespace=namespace)
+    await settled(client, namespace)
+    pods = await pods_of(client, namespace)
+    assert [pod.status.phase for pod in pods] == ["Running"] * 3
+    assert len({pod.status.pod_ip for pod in pods}) == 3
+    assert {pod.spec.node_name for pod in pods} <= {"node-1", "node-2"}
+    assert all(one.ready and one.state and one.state.running for pod in pods for one in pod.status.container_statuses)
+
+
+async def test_kubectl_rollout_follows_an_update_and_undoes_it(
+    client: Client, namespace: str, kubectl: Program
+) -> None:
+    here = ("-n", namespace)
+    await kubectl("apply", *here, "-f", "-", stdin=yaml.safe_dump(workload("Deployment", replicas=3)))
+    said = await kubectl("rollout", "status", *here, "deployment/web", "--timeout=30s")
+    assert 'deployment "web" successfully rolled out' in said.out
+    await kubectl("set", "image", *here, "deployment/web", "main=app:2")
+    await kubectl("rollout", "status", *here, "deployment/web", "--timeout=30s")
+    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:2"}
+    await kubectl("rollout", "undo", *here, "deployment/web")
+    await kubectl("rollout", "status", *here, "deployment/web", "--timeout=30s")
+    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:1"}
+    history = await kubectl("rollout", "history", *here, "deployment/web")
+    assert [line.split()[0] for line in history.out.splitlines()[2:] if line] == ["2", "3"]
+    assert len((await client.list(ReplicaSet, namespace=namespace)).items) == 2
+
+
+async def test_a_template_that_never_becomes_ready_stops_its_own_rollout(
+    client: Client, namespace: str, kubectl: Program
+) -> None:
+    rolling = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    made = workload("Deployment", replicas=3, strategy=rolling, progressDeadlineSeconds=1)
+    await client.create(made, namespace=namespace)
+    await settled(client, namespace)
+    patch = {"spec": {"template": {"metadata": {"annotations": {FAIL: "never-ready"}}}}}
+    await client.patch(Deployment, "web", patch, namespace=namespace)
+    said = await kubectl("rollout", "status", "-n", namespace, "deployment/web", "--timeout=30s", check=False)
+    assert said.code == 1
+    assert "exceeded its progress deadline" in said.err
+    stopped = await client.get(Deployment, "web", namespace=namespace)
+    assert (stopped.status.available_replicas, stopped.status.updated_replicas, stopped.status.replicas) == (3, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("failure", "phase", "reason"),
+    [("crash", "Running", "CrashLoopBackOff"), ("image-pull", "Pending", "ImagePullBackOff")],
+)
+async def test_a_pod_fails_in_the_way_its_annotation_asks_for_and_recovers_without_it(
+    failure: str, phase: str, reason: str, client: Client, namespace: str
+) -> None:
+    await client.create(workload("Deployment", replicas=1, annotations={FAIL: failure}), namespace=namespace)
+
+    async def failing() -> Pod | None:
+        for pod in await pods_of(client, namespace):
+            states = [one.state for one in pod.status.container_statuses]
+            if pod.status.phase == phase and [s.waiting.reason for s in states if s and s.waiting] == [reason]:
+                return pod
+        return None
+
+    pod = await eventually(failing)
+    assert pod is not None
+    await client.patch(Pod, pod.name, {"metadata": {"annotations": {FAIL: None}}}, namespace=namespace)
+    await settled(client, namespace)
+
+
+async def test_scaling_down_and_up_again_changes_the_number_of_pods(client: Client, namespace: str) -> None:
+    await client.create(workload("Deployment", replicas=4), namespace=namespace)
+    await settled(client, namespace)
+    for replicas in (1, 3, 0):
+        await client.scale(Deployment, "web", replicas, namespace=namespace)
+        await settled(client, namespace)
+        await eventually(lambda wanted=replicas: _counts(client, namespace, wanted))
+
+
+async def _counts(client: Client, namespace: str, wanted: int) -> bool:
+    return len(await pods_of(client, namespace)) == wanted
+
+
+async def test_deleting_a_deployment_takes_its_replica_sets_and_pods_with_it(client: Client, namespace: str) -> None:
+    await client.create(workload("Deployment", replicas=2), namespace=namespace)
+    await settled(client, namespace)
+    await client.delete(Deployment, "web", namespace=namespace, propagation="Background")
+
+    async def gone() -> bool:
+        sets = (await client.list(ReplicaSet, namespace=namespace)).items
+        return not sets and not await pods_of(client, namespace)
+
+    await eventually(gone)
+
+
+async def test_a_pod_that_is_slow_to_end_stays_until_it_has_ended(client: Client, namespace: str) -> None:
+    slow = {TERMINATE_AFTER: "20s"}
+    await client.create(workload("Deployment", replicas=1, annotations=slow), namespace=namespace)
+    await settled(client, namespace)
+    (pod,) = await pods_of(client, namespace)
+    await client.delete(Pod, pod.name, namespace=namespace)
+    await eventually(lambda: _counts(client, namespace, 2))
+    await client.delete(Pod, pod.name, namespace=namespace, grace_period_seconds=0)
+    await settled(client, namespace)
+
+
+async def test_a_stateful_set_is_rolled_from_the_last_pod_to_its_partition(
+    client: Client, namespace: str, kubectl: Program
+) -> None:
+    here = ("-n", namespace)
+    update = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+    claims = [
+        {
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }
+    ]
+    made = workload("StatefulSet", replicas=3, serviceName="web", updateStrategy=update, volumeClaimTemplates=claims)
+    await client.create(made, namespace=namespace)
+    await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
+    await kubectl("set", "image", *here, "statefulset/web", "main=app:2")
+    said = await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
+    assert "partitioned roll out complete: 2 new pods have been updated" in said.out
+    images = {pod.name: pod.spec.containers[0].image for pod in await pods_of(client, namespace)}
+    assert images == {"web-0": "app:1", "web-1": "app:2", "web-2": "app:2"}
+    patch = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}
+    await client.patch(StatefulSet, "web", patch, namespace=namespace)
+    said = await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
+    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:2"}
+    await kubectl("rollout", "undo", *here, "statefulset/web")
+    await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
+    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:1"}
+
+
+async def test_a_daemon_set_has_a_pod_on_every_node_and_rolls(client: Client, namespace: str, kubectl: Program) -> None:
+    here = ("-n", namespace)
+    await client.create(workload("DaemonSet"), namespace=namespace)
+    await kubectl("rollout", "status", *here, "daemonset/web", "--timeout=30s")
+    assert {pod.spec.node_name for pod in await pods_of(client, namespace)} == {"node-1", "node-2"}
+    await kubectl("set", "image", *here, "daemonset/web", "main=app:2")
+    await kubectl("rollout", "status", *here, "daemonset/web", "--timeout=30s")
+    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:2"}
+    live = await client.get(DaemonSet, "web", namespace=namespace)
+    assert live.status.number_available == 2
+
+
+async def test_a_job_completes_and_one_that_crashes_fails(client: Client, namespace: str, kubectl: Program) -> None:
+    here = ("-n", namespace)
+    await client.create(workload("Job", "good", completions=3, parallelism=2), namespace=namespace)
+    await client.create(workload("Job", "bad", annotations={FAIL: "crash"}, backoffLimit=1), namespace=namespace)
+    await kubectl("wait", *here, "--for=condition=complete", "job/good", "--timeout=30s")
+    await kubectl("wait", *here, "--for=condition=failed", "job/bad", "--timeout=30s")
+    good, bad = [await client.get(Job, name, namespace=namespace) for name in ("good", "bad")]
+    assert (good.status.succeeded, bad.status.failed) == (3, 2)
+
+
+async def test_a_service_has_the_ready_pods_as_endpoints(client: Client, namespace: str) -> None:
+    ports = [{"name": "web", "port": 80, "targetPort": "http"}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"clusterIP": "None", "selector": {"app": "web"}, "ports": ports},
+    }
+    await client.create(service, namespace=namespace)
+    await client.create(workload("Deployment", replicas=2, annotations={READY_AFTER: "1s"}), namespace=namespace)
+
+    async def endpoints(ready: list[bool]) -> bool:
+        slices = (
+            await client.list(EndpointSlice, namespace=namespace, label_selector="kubernetes.io/service-name=web")
+        ).items
+        found = [one.conditions.ready for part in slices for one in part.endpoints or () if one.conditions]
+        numbers = {port.port for part in slices for port in part.ports or ()}
+        return found == ready and numbers == {8080}
+
+    await eventually(lambda: endpoints([False, False]))
+    await eventually(lambda: endpoints([True, True]))
+
+
+async def test_nothing_is_written_at_rest(simulated: EmbeddedServer, client: Client, namespace: str) -> None:
+    for kind in ("Deployment", "StatefulSet", "DaemonSet"):
+        await client.create(workload(kind, kind.lower()), namespace=namespace)
+    await settled(client, namespace, "deployment")
+
+    async def quiet() -> bool:
+        before = simulated.revision
+        await asyncio.sleep(0.5)  # longer than any debounce of the simulation
+        return simulated.revision == before
+
+    await eventually(quiet)
+    simulated.requests.clear()
+    assert await quiet()
+    assert [entry for entry in simulated.requests if entry.method != "GET"] == []
