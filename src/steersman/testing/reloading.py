@@ -28,6 +28,7 @@ from steersman.operators.reload.digest import ConfigMapSource, SecretSource, sou
 from steersman.operators.reload.kinds import BUILT_IN, JOB, KindRule
 from steersman.operators.reload.look import NamespaceSettings
 from steersman.operators.reload.plan import Action, Moment
+from steersman.operators.reload.totals import total_sources, with_totals
 from steersman.operators.reload.types import NATIVE_ANNOTATIONS, RELOAD, Options
 from steersman.operators.reload.workloads import workload_class, workload_transform
 
@@ -158,7 +159,7 @@ class World:
         """Look at one workload, and write nothing."""
         keeper = self.keepers[kind]
         keeper.ledger.live = True
-        found: Any = self._decoded(self.objects[kind, namespace, name])
+        found: Any = self._with_totals(self._decoded(self.objects[kind, namespace, name]))
         return keeper.look(found, _Caches(self), Moment(wall=self.now, tick=self.now))
 
     def step(self, kind: str, name: str, *, namespace: str = "shop", lose: bool = False) -> Look:
@@ -172,6 +173,8 @@ class World:
         marks = self.keepers[kind].marks(look, self.now)
         patch = patch_for(self.rules[kind], look.workload, look.plan, at=self.now, marks=marks)
         if patch is not None:
+            if marks.variables:
+                _merge_by_name(self.objects[kind, namespace, name]["spec"], patch["spec"])
             self._patch((kind, namespace, name), patch)
             if look.plan.action is Action.RESTART:
                 title = look.workload.title
@@ -179,7 +182,7 @@ class World:
             if not lose and look.edges.tracked:
                 observed = msgspec.structs.replace(
                     look.plan.observed,
-                    applied=look.plan.state,
+                    applied=look.plan.state or look.plan.observed.applied,
                     seen={},
                     pending={} if look.plan.action is Action.RESTART else look.plan.observed.pending,
                 )
@@ -207,6 +210,12 @@ class World:
         self.patches += 1
         new["metadata"]["resourceVersion"] = str(self.revision)
         self._store(key, new)
+
+    def _with_totals(self, workload: Any) -> Any:
+        wanted = total_sources(workload, self._dialects)
+        kinds = {"configmap": "ConfigMap", "secret": "Secret"}
+        held = {source: self.objects.get((kinds[source.kind], source.namespace, source.name)) for source in wanted}
+        return with_totals(workload, self._dialects, {source: one for source, one in held.items() if one is not None})
 
     def _store(self, key: tuple[str, str, str], new: Manifest | None) -> None:
         old = self.objects.pop(key, None)
@@ -255,6 +264,22 @@ class _Shelf:
     def list(self, *, namespace: str) -> list[Any]:
         found = sorted(key for key in self._world.objects if key[:2] == (self._kind.kind, namespace))
         return [self.get(ObjectRef(name, space)) for _, space, name in found]
+
+
+def _merge_by_name(old: Any, new: Any) -> None:
+    """Complete the lists of a strategic patch with what they stand for, so that a merge patch says the same."""
+    for field, value in new.items():
+        if isinstance(value, dict):
+            _merge_by_name(old.get(field) or {}, value)
+        elif isinstance(value, list):
+            named = {one["name"]: one for one in value}
+            for one in old.get(field) or ():
+                mine = named.pop(one["name"], None)
+                if mine is not None:
+                    _merge_by_name(one, mine)
+                    value[value.index(mine)] = {**one, **mine}
+                else:
+                    value.append(one)
 
 
 def _key(manifest: Manifest) -> tuple[str, str, str]:

@@ -67,7 +67,7 @@ def patch_for(
 
 
 def _with_variables(restart: dict[str, Any], rule: KindRule, marks: Marks) -> dict[str, Any]:
-    """The same, with environment variables: containers and variables are lists that a strategic patch merges by name."""
+    """The same with environment variables: a strategic patch merges containers and variables by name."""
     found = restart
     for part in rule.template:
         found = found.setdefault(part, {})

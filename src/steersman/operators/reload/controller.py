@@ -15,6 +15,7 @@ from steersman.kube.errors import BadRequest, Conflict, Forbidden, Invalid, Kube
 from steersman.operators import Operator
 from steersman.operators.reload.apply import carry_out, describe
 from steersman.operators.reload.dialect import Marks
+from steersman.operators.reload.dialects import dialects_for
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
 from steersman.operators.reload.flapping import diagnose
 from steersman.operators.reload.kinds import BUILT_IN, RECREATE, KindRule, kind_rules
@@ -24,7 +25,9 @@ from steersman.operators.reload.metrics import ReloadMetrics
 from steersman.operators.reload.plan import Action, Moment, Plan
 from steersman.operators.reload.recreate import begin, carry_on, intent_of
 from steersman.operators.reload.state import write_state
+from steersman.operators.reload.totals import read_totals
 from steersman.operators.reload.types import (
+    APPLIED,
     FREEZE,
     MAX_DELAY,
     NATIVE_ANNOTATIONS,
@@ -63,11 +66,16 @@ def operator(
     config: ReloadConfig | None = None,
     *,
     served: Iterable[Kind] | None = None,
-    dialects: Sequence[Dialect] = (),
+    dialects: Sequence[Dialect] | None = None,
     registry: CollectorRegistry | None = None,
 ) -> list[Controller]:
-    """The controllers that the section `reload:` asks for; `served` are the kinds the cluster has."""
-    return controllers((config or ReloadConfig()).options(), served=served, dialects=dialects, registry=registry)
+    """The controllers that the section `reload:` asks for; `served` are the kinds the cluster has.
+
+    `dialects` stand in the place of those that the section names.
+    """
+    options = (config or ReloadConfig()).options()
+    spoken = dialects_for(options) if dialects is None else dialects
+    return controllers(options, served=served, dialects=spoken, registry=registry)
 
 
 def controllers(
@@ -154,6 +162,8 @@ class WorkloadKeeper:
             if workload.controller is not None:
                 return done  # a CronJob's own, which ends with what it began with
         self.ledger.live = True
+        if APPLIED not in workload.annotations:
+            workload = await read_totals(ctx.client, workload, self.dialects)
         look = self.look(workload, ctx.cache, Moment(wall=ctx.clock.time(), tick=ctx.clock.monotonic()))
         self.ledger.set_interests(workload.ref, look.interests)
         self._remember(look)
@@ -162,6 +172,8 @@ class WorkloadKeeper:
                 await begin(ctx, workload, look.plan)
                 written = True
             else:
+                if look.plan.action is Action.RESTART:
+                    look = replace(look, workload=await read_totals(ctx.client, look.workload, self.dialects))
                 marks = self.marks(look, ctx.clock.time())
                 written = await carry_out(ctx, self.rule, workload, look.plan, marks=marks)
         except NotFound:
@@ -189,7 +201,9 @@ class WorkloadKeeper:
         )
 
     def marks(self, look: Look, now: float) -> Marks:
-        """What the originals of the dialects would have written."""
+        """What the originals of the dialects would have written; nothing on a workload that takes no part."""
+        if not look.edges.tracked:
+            return Marks()
         restart_at = now if look.plan.action is Action.RESTART else None
         changed = {change.source for change in look.plan.changes}
         all_of_them = [

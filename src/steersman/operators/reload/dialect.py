@@ -13,7 +13,7 @@ made an edge. The engine asks in this order:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.edges import Edge, Sources
     from steersman.operators.reload.workloads import Workload
 
-__all__ = ["Claim", "Dialect", "Marks"]
+__all__ = ["Claim", "Dialect", "Marks", "Total"]
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,12 +52,26 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     variables: tuple[Variable, ...] = ()  # environment variables of the template's containers
 
 
+class Total(Protocol):
+    """A hash over the values of all sources of a workload together."""
+
+    def over(self, workload: Workload) -> frozenset[SourceRef]:
+        """The sources that go into it."""
+
+    def hash(self, workload: Workload, objects: Mapping[SourceRef, Mapping[str, Any]]) -> str:
+        """The hash over them as they are on the wire; found in `Facts.totals` by the name of the dialect."""
+
+
 class Dialect(Protocol):
     """See the module."""
 
     name: str
     annotations: frozenset[str]  # names, or prefixes that end in *, to keep on workloads, templates and sources
     hashes: tuple[Hash, ...]  # to compute when a source is decoded; found in `Source.hashes` by their names
+
+    @property
+    def total(self) -> Total | None:
+        """A hash over all sources together, when it has one; their values are read for it."""
 
     def claims(self, workload: Workload, sources: Sources) -> Iterable[Claim]:
         """The edges this dialect sees."""

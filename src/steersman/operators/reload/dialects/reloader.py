@@ -1,0 +1,324 @@
+"""The dialect of stakater/Reloader, as version 1 has it.
+
+    on a workload or its template   reloader.stakater.com/auto, configmap.…/auto, secret.…/auto      all it reads
+                                    configmap.reloader.stakater.com/reload, secret.…/reload          names, expressions
+                                    reloader.stakater.com/search                                     those with match
+    on the workload only            configmaps.exclude.reloader.stakater.com/reload, secrets.…       names
+    on a source                     reloader.stakater.com/match, reloader.stakater.com/ignore
+    written on the template         STAKATER_NAME_CONFIGMAP in the container that reads the source   (env-vars), or
+                                    reloader.stakater.com/last-reloaded-from                         (annotations)
+
+`verdict` is the truth table. The original's hash cannot tell some contents apart and its variables some names; here
+both only serve to learn what it applied and to leave what it would have left.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from steersman.errors import FormatError
+from steersman.operators.reload.dialect import Claim, Marks
+from steersman.operators.reload.dialects.hashes import ReloaderHash
+from steersman.operators.reload.dialects.patterns import name_pattern
+from steersman.operators.reload.edges import reference_claim
+from steersman.operators.reload.references import Form, Variable
+from steersman.operators.reload.types import SourceKind, SourceRef
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from steersman.operators.reload.digest import Hash, Source
+    from steersman.operators.reload.edges import Edge, Sources
+    from steersman.operators.reload.references import Reference
+    from steersman.operators.reload.workloads import Workload
+
+__all__ = ["Names", "Reloader", "Strategy", "Verdict", "variable_name", "verdict"]
+
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FOREIGN: Final = re.compile(r"[^A-Z0-9]+")
+_BY_NAME: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "CronJob"})  # whose lists merge by name
+_READ: Final = frozenset({Form.ENV, Form.ENV_FROM, Form.VOLUME, Form.PROJECTED, Form.CSI})
+_NAMES_ONE: Final = frozenset({SourceKind.CONFIGMAP, SourceKind.SECRET})
+
+
+class Strategy(StrEnum):
+    """Where a restart is written."""
+
+    ENV_VARS = "env-vars"
+    ANNOTATIONS = "annotations"
+
+
+class Verdict(StrEnum):
+    """Whether a change of a source restarts a workload."""
+
+    NO = "no"
+    NAMED = "named"  # whether or not it refers to it
+    AUTO = "auto"  # when a container reads it
+
+
+_PLAIN: Final = ("configmap", "secret", "secretproviderclass")
+_EXCLUDE: Final = ("configmaps.exclude", "secrets.exclude", "secretproviderclasses.exclude")
+
+
+def _per_kind(what: str, parts: tuple[str, ...] = _PLAIN) -> dict[SourceKind, str]:
+    kinds = (SourceKind.CONFIGMAP, SourceKind.SECRET, SourceKind.PROVIDER_CLASS)
+    return {kind: f"{part}.reloader.stakater.com/{what}" for kind, part in zip(kinds, parts, strict=True)}
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """The annotations, which the original lets people rename."""
+
+    auto: str = "reloader.stakater.com/auto"
+    search: str = "reloader.stakater.com/search"
+    match: str = "reloader.stakater.com/match"
+    ignore: str = "reloader.stakater.com/ignore"
+    last: str = "reloader.stakater.com/last-reloaded-from"
+    typed_auto: dict[SourceKind, str] = msgspec.field(default_factory=lambda: _per_kind("auto"))
+    named: dict[SourceKind, str] = msgspec.field(default_factory=lambda: _per_kind("reload"))
+    exclude: dict[SourceKind, str] = msgspec.field(default_factory=lambda: _per_kind("reload", _EXCLUDE))
+
+    def all(self) -> frozenset[str]:
+        """Every one of them."""
+        single = (self.auto, self.search, self.match, self.ignore, self.last)
+        return frozenset({*single, *self.typed_auto.values(), *self.named.values(), *self.exclude.values()})
+
+
+class Reloader:
+    """See the module."""
+
+    name = "reloader"
+    hashes: tuple[Hash, ...] = (ReloaderHash(),)
+
+    def __init__(
+        self, *, strategy: Strategy = Strategy.ENV_VARS, auto_all: bool = False, names: Names | None = None
+    ) -> None:
+        self._strategy = strategy
+        self._auto_all = auto_all
+        self._names = names or Names()
+        self.annotations = self._names.all()
+
+    @property
+    def total(self) -> None:
+        """None."""
+
+    def claims(self, workload: Workload, sources: Sources) -> Iterator[Claim]:
+        """The sources that the truth table lets in."""
+        read = _read(workload)
+        named = {source for kind in _NAMES_ONE for source in self._named(workload, kind, sources)}
+        for source in sorted(read.keys() | named):
+            decision, rule = self._verdict(workload, source, sources.get(source))
+            if decision is Verdict.NAMED:
+                yield Claim(source=source, rule=rule, optional=True)
+            if decision is not Verdict.NO:
+                for reference in read.get(source, ()):
+                    yield reference_claim(workload, reference, rule)
+
+    def problems(self, workload: Workload) -> Iterator[str]:
+        """Expressions that are none."""
+        for kind, annotation in self._names.named.items():
+            for word in _words(self._chosen(workload, kind).get(annotation, "")):
+                try:
+                    name_pattern(word)
+                except FormatError as error:
+                    yield f"{annotation}: {error}"
+
+    def known(self, workload: Workload, edge: Edge, source: Source) -> bool | None:
+        """Whether the variable, or the annotation that names the last source, has the hash of the source now."""
+        ref, facts = edge.source, workload.facts
+        if ref.namespace != workload.namespace or self._verdict(workload, ref, source)[0] is Verdict.NO:
+            return None
+        now = source.hashes.get(self.name)
+        wanted = variable_name(ref)
+        values = {one.value for one in facts.variables if one.name == wanted}
+        if now in values:
+            return True
+        last = _last(facts.template_annotations.get(self._names.last))
+        if last.get("name") == ref.name and str(last.get("type", "")).lower() == ref.kind.value:
+            return bool(last.get("hash") == now)
+        if not values or self._shared(workload, ref):
+            return None
+        return False
+
+    def marks(
+        self,
+        workload: Workload,
+        edges: Iterable[Edge],
+        sources: Mapping[SourceRef, Source],
+        *,
+        changed: Collection[SourceRef],
+        restart_at: float | None,
+    ) -> Marks:
+        """The variables of what changed and of what has one already, or the annotation that names what changed."""
+        if restart_at is None:
+            return Marks()
+        hashes = {
+            edge.source: source.hashes.get(self.name, "")
+            for edge in edges
+            if (source := sources.get(edge.source)) is not None
+            and edge.source.namespace == workload.namespace
+            and self._verdict(workload, edge.source, source)[0] is not Verdict.NO
+        }
+        if self._strategy is Strategy.ANNOTATIONS or type(workload).KIND.kind not in _BY_NAME:
+            return self._annotated(workload, hashes, changed, restart_at)
+        return Marks(variables=tuple(self._variables(workload, hashes, changed)))
+
+    # -- the machinery -------------------------------------------------------------------------------------------------
+
+    def _verdict(self, workload: Workload, source: SourceRef, held: Source | None) -> tuple[Verdict, str]:
+        return verdict(
+            source.kind,
+            source.name,
+            metadata=workload.annotations,
+            template=workload.facts.template_annotations,
+            source=held.annotations if held is not None else {},
+            names=self._names,
+            auto_all=self._auto_all,
+        )
+
+    def _chosen(self, workload: Workload, kind: SourceKind) -> Mapping[str, str]:
+        return _chosen(kind, workload.annotations, workload.facts.template_annotations, self._names)
+
+    def _named(self, workload: Workload, kind: SourceKind, sources: Sources) -> Iterator[SourceRef]:
+        """The sources that may be named: plain names whether they exist or not, and all there are for expressions."""
+        words = _words(self._chosen(workload, kind).get(self._names.named[kind], ""))
+        for word in words:
+            try:
+                pattern = name_pattern(word)
+            except FormatError:
+                continue
+            if pattern.plain:
+                yield SourceRef(kind, workload.namespace, word)
+                continue
+            for held in sources.of_namespace(kind, workload.namespace):
+                if pattern.matches(held.name):
+                    yield held.source
+
+    def _shared(self, workload: Workload, source: SourceRef) -> bool:
+        """Whether another source of the workload has the same variable: then what it holds may be the other's."""
+        others = {SourceRef(one.kind, workload.namespace, one.name) for one in workload.facts.references}
+        named = self._chosen(workload, source.kind).get(self._names.named[source.kind], "")
+        others |= {SourceRef(source.kind, workload.namespace, word) for word in _words(named)}
+        return any(variable_name(other) == variable_name(source) for other in others - {source})
+
+    def _variables(
+        self, workload: Workload, hashes: Mapping[SourceRef, str], changed: Collection[SourceRef]
+    ) -> Iterator[Variable]:
+        facts = workload.facts
+        present = {one.name: one.container for one in facts.variables}
+        written: dict[str, Variable] = {}
+        for source in sorted(hashes, key=lambda one: (one in changed, one)):  # what changed has the last word
+            name = variable_name(source)
+            container = _reader(workload, source) or present.get(name)
+            if container is not None and (source in changed or name in present):
+                written[name] = Variable(container, name, hashes[source])
+        yield from written.values()
+
+    def _annotated(
+        self, workload: Workload, hashes: Mapping[SourceRef, str], changed: Collection[SourceRef], at: float
+    ) -> Marks:
+        named = sorted(source for source in changed if source in hashes)
+        if not named:
+            return Marks()
+        source = named[-1]
+        told = {
+            "type": source.kind.value.upper(),
+            "name": source.name,
+            "namespace": source.namespace,
+            "hash": hashes[source],
+            "containerRefs": [reader] if (reader := _reader(workload, source)) else [],
+            "observedAt": int(at),
+        }
+        return Marks(template={self._names.last: msgspec.json.encode(told).decode()})
+
+
+def verdict(
+    kind: SourceKind,
+    name: str,
+    *,
+    metadata: Mapping[str, str],
+    template: Mapping[str, str],
+    source: Mapping[str, str],
+    names: Names,
+    auto_all: bool = False,
+) -> tuple[Verdict, str]:
+    """Whether a change of the source restarts the workload, and the rule that says so."""
+    if source.get(names.ignore) == "true":
+        return Verdict.NO, f"{names.ignore} on the source"
+    if name in _words(metadata.get(names.exclude[kind], "")):
+        return Verdict.NO, names.exclude[kind]
+    chosen = _chosen(kind, metadata, template, names)
+    if any(_matches(word, name) for word in _words(chosen.get(names.named[kind], ""))):
+        return Verdict.NAMED, names.named[kind]
+    if chosen.get(names.search) == "true" and source.get(names.match) == "true":
+        return Verdict.AUTO, names.search
+    values = [chosen.get(names.auto, ""), chosen.get(names.typed_auto[kind], "")]
+    if any(value in _TRUE for value in values):
+        return Verdict.AUTO, names.auto if values[0] in _TRUE else names.typed_auto[kind]
+    if auto_all and not any(values):
+        return Verdict.AUTO, "every workload takes part"
+    return Verdict.NO, "not enrolled"
+
+
+def variable_name(source: SourceRef) -> str:
+    """The variable with the hash of a source; several names share one.
+
+    >>> variable_name(SourceRef(SourceKind.CONFIGMAP, "shop", "foo--bar"))
+    'STAKATER_FOO_BAR_CONFIGMAP'
+    """
+    name = _FOREIGN.sub("_", source.name.upper()).removeprefix("_")
+    return f"STAKATER_{name}_{source.kind.value.upper()}"
+
+
+def _chosen(
+    kind: SourceKind, metadata: Mapping[str, str], template: Mapping[str, str], names: Names
+) -> Mapping[str, str]:
+    """The annotations that count: those of the workload when it has any of them, otherwise those of its template."""
+    asked = (names.named[kind], names.auto, names.typed_auto[kind], names.search)
+    return metadata if any(one in metadata for one in asked) else template
+
+
+def _words(text: str) -> list[str]:
+    return [word for part in text.split(",") if (word := part.strip())]
+
+
+def _matches(word: str, name: str) -> bool:
+    try:
+        return name_pattern(word).matches(name)
+    except FormatError:
+        return False
+
+
+def _read(workload: Workload) -> dict[SourceRef, list[Reference]]:
+    """What containers read, by source."""
+    found: dict[SourceRef, list[Reference]] = {}
+    for reference in workload.facts.references:
+        if reference.reader is not None and reference.form in _READ:
+            found.setdefault(SourceRef(reference.kind, workload.namespace, reference.name), []).append(reference)
+    return found
+
+
+def _reader(workload: Workload, source: SourceRef) -> str | None:
+    """The container that gets the variable: one that mounts the source, one that has it in its environment, the first.
+
+    What only init containers read goes to the first container too.
+    """
+    references = _read(workload).get(source, [])
+    mounted = [one for one in references if one.form not in (Form.ENV, Form.ENV_FROM)]
+    direct = [one for one in references if one.form in (Form.ENV, Form.ENV_FROM) and one.reader]
+    first = workload.facts.containers[0] if workload.facts.containers else None
+    for reference in (*mounted, *direct):
+        return reference.reader or first
+    return first
+
+
+def _last(text: str | None) -> dict[str, Any]:
+    """What the annotation with the last source says, as far as it can be read."""
+    try:
+        found = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
