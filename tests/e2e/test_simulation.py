@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from steersman.apiserver import EmbeddedServer
+from steersman.kube.client import Client
+from steersman.kube.clusterconfig import ClusterConfig, User
+from steersman.kube.kubeconfig import load_config
 from steersman.kube.types.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from steersman.kube.types.batch import Job
 from steersman.kube.types.core import Node
 from steersman.kube.types.discovery import EndpointSlice
 from steersman.kube.types.pods import Pod
+from steersman.simulate import controllers, simulation
 from steersman.simulate.annotations import FAIL, READY_AFTER, TERMINATE_AFTER
 from steersman.testing import eventually
 
 if TYPE_CHECKING:
-    from steersman.apiserver import EmbeddedServer
-    from steersman.kube.client import Client
+    from steersman.runtime.manager import Manager
     from steersman.testing.programs import Program
 
+STEERSMAN = Path(sys.executable).with_name("steersman")
+
 pytestmark = pytest.mark.usefixtures("simulated")
-
-
-@pytest.fixture
-def cluster(simulated: EmbeddedServer) -> EmbeddedServer:
-    return simulated
 
 
 def workload(
@@ -47,10 +50,6 @@ def workload(
         }
     body = {"selector": {"matchLabels": labels}, "template": template, **spec}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": body}
-
-
-def image_of(name: str, image: str) -> dict:
-    return {"spec": {"template": {"spec": {"containers": [{"name": name, "image": image}]}}}}
 
 
 async def settled(client: Client, namespace: str, name: str = "web") -> Deployment:
@@ -255,17 +254,61 @@ async def test_a_service_has_the_ready_pods_as_endpoints(client: Client, namespa
     await eventually(lambda: endpoints([True, True]))
 
 
-async def test_nothing_is_written_at_rest(simulated: EmbeddedServer, client: Client, namespace: str) -> None:
-    for kind in ("Deployment", "StatefulSet", "DaemonSet"):
-        await client.create(workload(kind, kind.lower()), namespace=namespace)
-    await settled(client, namespace, "deployment")
+async def test_a_simulation_that_is_started_again_finds_nothing_to_write() -> None:
+    async with EmbeddedServer() as server:
+        config = ClusterConfig(server=server.url, ca=server.ca_pem.encode(), auth=User(token=server.token))
+        async with Client.connect(config) as client:
+            async with simulation(client) as manager:
+                for kind in ("Deployment", "StatefulSet", "DaemonSet"):
+                    await client.create(workload(kind, kind.lower()), namespace="default")
+                await client.create(workload("Job", "job"), namespace="default")
+                failing = workload("Deployment", "crashing", annotations={FAIL: "crash"})
+                await client.create(failing, namespace="default")
+                await settled(client, "default", "deployment")
+                await eventually(lambda: _finished(client))
+                await eventually(lambda: _idle(manager))
+            before = server.revision
+            async with simulation(client) as manager:
+                await eventually(lambda: _idle(manager))
+            assert server.revision == before
 
-    async def quiet() -> bool:
-        before = simulated.revision
-        await asyncio.sleep(0.5)  # longer than any debounce of the simulation
-        return simulated.revision == before
 
-    await eventually(quiet)
-    simulated.requests.clear()
-    assert await quiet()
-    assert [entry for entry in simulated.requests if entry.method != "GET"] == []
+async def _finished(client: Client) -> bool:
+    """Whether the last thing has happened that will happen to each of them."""
+    stateful = await client.get(StatefulSet, "statefulset", namespace="default")
+    daemons = await client.get(DaemonSet, "daemonset", namespace="default")
+    job = await client.get(Job, "job", namespace="default")
+    crashing = await client.get(Deployment, "crashing", namespace="default")
+    (crashed,) = await pods_of(client, "default", "crashing")
+    return (
+        stateful.status.available_replicas == 1
+        and daemons.status.number_available == 2
+        and any(one.type == "Complete" for one in job.status.conditions)
+        and crashing.status.updated_replicas == 1
+        and crashed.status.container_statuses[0].restart_count == 1
+    )
+
+
+def _idle(manager: Manager) -> bool:
+    """Whether nobody works on anything or is about to; deadlines far ahead do not count."""
+    queues = [manager.engine(one.name).queue for one in controllers()]
+    waiting = [entry["inSeconds"] for queue in queues for entry in queue.describe()["waiting"]]
+    return not any(len(queue) or queue.running for queue in queues) and all(seconds > 2 for seconds in waiting)
+
+
+async def test_the_command_simulates_a_cluster_when_asked_to(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    process = await asyncio.create_subprocess_exec(
+        STEERSMAN, "apiserver", "--simulate", "--kubeconfig-out", str(kubeconfig), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        while b"simulating" not in await process.stdout.readline():
+            assert process.returncode is None
+        async with Client.connect(load_config(kubeconfig)) as client:
+            await client.create(workload("Deployment", replicas=2), namespace="default")
+            await settled(client, "default")
+    finally:
+        process.terminate()
+        await process.communicate()
+    assert process.returncode == 0

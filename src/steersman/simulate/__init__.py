@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steersman.simulate.controllers import controllers
+    from steersman.simulate.reconcilers import controllers
     from steersman.simulate.session import simulation
 
 __all__ = ["controllers", "simulation"]
 
-_HOMES = {"controllers": "steersman.simulate.controllers", "simulation": "steersman.simulate.session"}
+_HOMES = {"controllers": "steersman.simulate.reconcilers", "simulation": "steersman.simulate.session"}
 
 
 def __getattr__(name: str) -> Any:

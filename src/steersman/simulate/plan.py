@@ -1,6 +1,6 @@
 """A plan: what to create, change and delete, what to say about it, and when to look again.
 
-Plans are made by pure functions from what the cluster is, and carried out by `controllers.py`. A plan for a world that
+Plans are made by pure functions from what the cluster is, and carried out by `reconcilers.py`. A plan for a world that
 is as it should be is empty: its status equals the one that is there, so nothing is written.
 """
 

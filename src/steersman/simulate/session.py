@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from steersman.kube.errors import AlreadyExists
 from steersman.runtime.manager import Manager
-from steersman.simulate.controllers import controllers
 from steersman.simulate.nodes import new_node
+from steersman.simulate.reconcilers import controllers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
