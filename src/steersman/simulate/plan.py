@@ -37,7 +37,7 @@ class Change(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """In this order: create, change, delete, report; then look `again` after so many seconds, if not None."""
 
-    create: tuple[Resource, ...] = ()
+    create: tuple[Any, ...] = ()  # Resources of any kind
     change: tuple[Change, ...] = ()
     delete: tuple[Resource, ...] = ()
     status: Any = None  # a whole status struct; None leaves it alone

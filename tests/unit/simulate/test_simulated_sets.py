@@ -129,6 +129,12 @@ def test_an_update_replaces_from_the_last_member_to_the_partition(
     assert names(plan.delete) == deleted
 
 
+def test_an_update_waits_for_the_member_it_replaced_whatever_the_policy_says_about_starts() -> None:
+    owner = updating(pod_management_policy="Parallel")
+    waiting = [member(0), member(1), member(2, NEW, UNREADY)]
+    assert plan_stateful_set(owner, waiting, [OLD, NEW], now=NOW).delete == ()
+
+
 def test_a_member_below_the_partition_comes_back_as_it_was() -> None:
     pods = [member(1), member(2, NEW)]
     (made,) = plan_stateful_set(updating(update_strategy=partitioned(2)), pods, [OLD, NEW], now=NOW).create
