@@ -462,3 +462,18 @@ async def test_a_cluster_scoped_kind_has_no_namespaces(api: RawApi, group: str, 
     assert made.status == 201
     assert "namespace" not in made.body["metadata"]
     assert (await api.get(f"/apis/{group}/v1/namespaces/default/widgets")).status == 404
+
+
+async def test_scaling_an_object_without_spec_gives_it_one_with_defaults(api: RawApi, ns: Space, widgets: str):
+    await api.apply(path(ns, widgets, "w"), widget(widgets))
+    await api.patch(path(ns, widgets, "w") + "/scale", {"spec": {"replicas": 2}})
+    assert (await api.get(path(ns, widgets, "w"))).body["spec"] == {"replicas": 2, "size": 1}
+
+
+async def test_a_negative_scale_is_an_invalid_object(api: RawApi, ns: Space, widgets: str):
+    await create(api, ns, widgets, {"replicas": 1})
+    got = await api.patch(path(ns, widgets, "w") + "/scale", {"spec": {"replicas": -1}})
+    assert got.status == 422
+    assert got.causes == [
+        ("FieldValueInvalid", ".spec.replicas", "Invalid value: -1: should be a non-negative integer")
+    ]

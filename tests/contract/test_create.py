@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steersman.testing.manifests import configmap, cronjob, deployment, job, pod, secret, service
+from steersman.testing.manifests import configmap, container, cronjob, deployment, job, pod, secret, service
 
 if TYPE_CHECKING:
     from steersman.testing.manifests import Space
@@ -270,6 +270,17 @@ async def test_a_node_port_service_gets_a_port_of_the_range(api: RawApi, ns: Spa
     assert 30000 <= made.body["spec"]["ports"][0]["nodePort"] <= 32767
 
 
+async def test_one_port_of_two_protocols_gets_one_node_port(api: RawApi, ns: Space):
+    ports = [{"name": "a", "port": 53, "protocol": "TCP"}, {"name": "b", "port": 53, "protocol": "UDP"}]
+    made = await api.post(ns.core("services"), service("dns", spec={"type": "NodePort", "ports": ports}))
+    assert len({port["nodePort"] for port in made.body["spec"]["ports"]}) == 1
+
+
+async def test_a_dry_run_takes_no_address(api: RawApi, ns: Space):
+    shown = [await api.post(ns.core("services"), service("web"), dryRun="All") for _ in range(2)]
+    assert len({answer.body["spec"]["clusterIP"] for answer in shown}) == 1
+
+
 async def test_two_services_never_share_a_cluster_ip(api: RawApi, ns: Space):
     made = [await api.post(ns.core("services"), service(f"s{number}")) for number in range(5)]
     assert len({answer.body["spec"]["clusterIP"] for answer in made}) == 5
@@ -307,6 +318,19 @@ async def test_a_deployment_is_defaulted(api: RawApi, ns: Space):
         "progressDeadlineSeconds": 600,
     }
     assert made.body["status"] == {}
+
+
+async def test_what_works_otherwise_than_it_looks_is_warned_about(api: RawApi, ns: Space):
+    parts = [
+        container("a", ports=[{"containerPort": 80}], resources={"limits": {"memory": "500m"}}),
+        container("b", ports=[{"containerPort": 80}]),
+    ]
+    made = await api.post(ns.at("apps/v1", "deployments"), deployment("web", pod_spec={"containers": parts}))
+    at = "spec.template.spec.containers"
+    assert sorted(made.warnings) == [
+        f'{at}[0].resources.limits[memory]: fractional byte value "500m" is invalid, must be an integer',
+        f"{at}[1].ports[0]: duplicate port definition with {at}[0].ports[0]",
+    ]
 
 
 async def test_a_status_in_a_create_is_dropped(api: RawApi, ns: Space):

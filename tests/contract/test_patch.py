@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steersman.testing.manifests import configmap, container, deployment, service
+from steersman.testing.manifests import configmap, container, deployment, job, service
 from steersman.testing.rawapi import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 
 if TYPE_CHECKING:
@@ -40,6 +40,13 @@ async def test_a_patch_that_changes_nothing_keeps_the_revision(api: RawApi, ns: 
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     got = await api.patch(ns.core("configmaps/a"), {"data": {"k": "1"}})
     assert got.body == made.body
+
+
+async def test_the_first_update_of_a_job_is_a_write_even_when_it_changes_nothing(api: RawApi, ns: Space):
+    made = await api.post(ns.at("batch/v1", "jobs"), job("a"))
+    first = await api.patch(ns.at("batch/v1", "jobs/a"), {})
+    assert int(first.revision) > int(made.revision)
+    assert (await api.patch(ns.at("batch/v1", "jobs/a"), {})).revision == first.revision
 
 
 async def test_a_patch_with_an_old_revision_conflicts(api: RawApi, ns: Space):
