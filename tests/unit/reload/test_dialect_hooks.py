@@ -28,6 +28,7 @@ class Other:
     name = "other"
     annotations = frozenset({"other", "other-hash"})
     hashes = (Whole(),)
+    total = None
 
     def claims(self, workload, sources):
         if name := workload.annotations.get("other"):

@@ -251,6 +251,21 @@ def test_a_source_that_changes_just_before_a_new_workload_does_not(world):
     assert world.run() == {"deployment/web": "seed"}
 
 
+def test_a_change_that_is_delivered_after_a_workload_that_was_created_after_it_restarts_nobody(world):
+    """Sources and workloads are two watches, and one of them may lag behind."""
+    seeded(world, configmap("app", mode="a"), workload("other"))
+    late = world.get("ConfigMap", "app")
+    world.put(configmap("app", mode="b"))
+    newest = world.objects["ConfigMap", "shop", "app"]
+    world.objects["ConfigMap", "shop", "app"] = late  # not delivered yet
+    world.put(workload("web", uses=[env("app", "mode")]))
+    assert world.run() == {"deployment/web": "seed"}
+    world.objects["ConfigMap", "shop", "app"] = newest
+    assert world.run() == {"deployment/web": "seed"}
+    world.put(configmap("app", mode="c"))
+    assert world.run() == {"deployment/web": "restart"}
+
+
 def test_a_key_that_nobody_uses_does_not_win_the_race_either(world):
     seeded(world, configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")]))

@@ -57,6 +57,7 @@ class Ledger:
         self._interests: dict[ObjectRef, frozenset[str]] = {}
         self._interested: dict[str, set[ObjectRef]] = {}
         self._since: dict[ObjectRef, str] = {}
+        self._born: dict[ObjectRef, str] = {}  # the revision that created it, where the watch has shown just that
         self._written: dict[ObjectRef, str] = {}  # our own last word on a workload, which is no news when it comes back
         self._moved: dict[SourceRef, tuple[str, bool]] = {}  # revision of the last change, whether it was the creation
 
@@ -68,6 +69,9 @@ class Ledger:
             return True
         if old is None or old.metadata.uid != new.metadata.uid:
             self._since[new.ref] = new.metadata.resource_version
+            self._born.pop(new.ref, None)
+            if self.live and new.facts.fresh:
+                self._born[new.ref] = new.metadata.resource_version
             return True
         if (old.facts.references, old.facts.settings) != (new.facts.references, new.facts.settings):
             self._since[new.ref] = new.metadata.resource_version
@@ -142,10 +146,24 @@ class Ledger:
                 found[source] = created
         return found
 
+    def born_after(self, workload: ObjectRef, sources: Collection[SourceRef]) -> frozenset[SourceRef]:
+        """Those of `sources` whose last change came before the workload was created, however late it was delivered.
+
+        Two watches are two streams: a workload may be seen before a change that it was created after.
+        """
+        born = self._born.get(workload, "")
+        changes = ((source, self._moved.get(source, ("", False))[0]) for source in sources)
+        return frozenset(
+            source
+            for source, revision in changes
+            if born.isdecimal() and revision.isdecimal() and int(revision) < int(born)
+        )
+
     def leave(self, workload: ObjectRef) -> None:
         """The workload takes no part: when it does again, it starts afresh."""
         self._observed.pop(workload, None)
         self._since.pop(workload, None)
+        self._born.pop(workload, None)
         self._written.pop(workload, None)
 
     def forget(self, workload: ObjectRef) -> None:

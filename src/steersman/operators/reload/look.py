@@ -105,6 +105,7 @@ def look_at(
         workload, sources, namespace=namespace, scopes=options.scopes, dialects=dialects, kinds=sources.kinds
     )
     observed = ledger.observed(workload)
+    used = [edge.source for edge in edges.tracked]
     plan = make_plan(
         workload,
         edges,
@@ -116,7 +117,8 @@ def look_at(
         ),
         observed=observed,
         now=now,
-        moved=ledger.moved(workload.ref, [edge.source for edge in edges.tracked]),
+        moved=ledger.moved(workload.ref, used),
+        settled=ledger.born_after(workload.ref, used),
         dialects=dialects,
     )
     found = {edge.source: held for edge in edges.tracked if (held := sources.get(edge.source)) is not None}

@@ -105,9 +105,14 @@ def make_plan(
     observed: Observed,
     now: Moment,
     moved: Mapping[SourceRef, bool] | None = None,
+    settled: Collection[SourceRef] = (),
     dialects: Sequence[Dialect] = (),
 ) -> Plan:
-    """What to do about `workload`; `moved` are the sources that changed after it took its edges (see the ledger)."""
+    """What to do about `workload`.
+
+    From the ledger: `moved` are the sources that changed after it took its edges, `settled` those that changed last
+    before it was created, so that its pods cannot have anything older.
+    """
     text = workload.annotations.get(APPLIED)
     problems = edges.problems
     if not edges.tracked:
@@ -122,7 +127,7 @@ def make_plan(
     wiped = found.applied is None and observed.applied is not None and bool(observed.applied.sources)
     applied = found.applied or observed.applied or Applied()
     wants = [wanted(edge, sources.get(edge.source)) for edge in edges.tracked]
-    compared = _compare(workload, wants, applied, sources, observed, moved or {}, dialects)
+    compared = _compare(workload, wants, applied, sources, observed, moved or {}, settled, dialects)
     pending = {change.source: _digest_of(change.source, compared.target, workload) for change in compared.changes}
     observed = _observe(observed, pending, compared.seen, applied, now)
     if wiped:
@@ -164,6 +169,7 @@ def _compare(
     sources: Sources,
     observed: Observed,
     moved: Mapping[SourceRef, bool],
+    settled: Collection[SourceRef],
     dialects: Sequence[Dialect],
 ) -> _Comparison:
     kept: dict[str, Entry] = {}
@@ -193,7 +199,7 @@ def _compare(
                 kept[name] = want.entry
                 continue
         keys = changed_keys(before, want.entry)
-        if keys is None:
+        if keys is None or source in settled:
             kept[name] = want.entry
         else:
             kept[name] = before

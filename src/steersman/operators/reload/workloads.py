@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Facts", "Workload", "workload_class", "workload_transform"]
 
 _NOTHING: Final = msgspec.Raw(b"")
+_UNTOUCHED: Final = (b"", b"{}", b"null")  # the status of an object that nobody has worked on
 _MARKS: Final = "STAKATER_"  # environment variables that are another program's marks; values of others are not kept
 
 
@@ -41,12 +42,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None  # what a restart does not reach
     follows: str | None = None  # the name of the Deployment whose template it uses
     has_template: bool = True
+    fresh: bool = False  # its controller has not looked at it yet: it has just been created
 
 
 class Workload(Resource):
     """Something that runs pods."""
 
     spec: msgspec.Raw = _NOTHING  # on the wire only
+    status: msgspec.Raw = _NOTHING  # on the wire only
     facts: Facts = field(default=Facts(), name="steersman.dev/facts")
 
     @property
@@ -104,6 +107,7 @@ def workload_transform(rule: KindRule, annotations: frozenset[str]) -> Callable[
                 note=seen.note,
                 follows=seen.follows,
                 has_template=seen.has_template,
+                fresh=meta.generation <= 1 and bytes(workload.status) in _UNTOUCHED,
             )
         else:
             facts = workload.facts
