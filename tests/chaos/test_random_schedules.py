@@ -12,8 +12,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -26,6 +25,9 @@ from steersman.kube.objects import ObjectMeta, Resource
 from steersman.runtime.controller import Controller
 from steersman.runtime.manager import Manager
 from steersman.testing import ControlPlane, FastClock, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
 
 NAMES = [f"n{number}" for number in range(6)]
 SPEED = 50  # backoffs of seconds become tens of milliseconds
@@ -270,41 +272,31 @@ class Trial:
         self.life = Life(client, self.namespace, self.clock, streaming=self.luck.random() < 0.5)
 
     async def _take(self, step: str, detail: Any) -> None:
-        proxy = self.road.proxy
-        match step:
-            case "churn":
-                await self._churn(*detail)
-            case "cut":
-                await proxy.cut()
-            case "reset":
-                await proxy.reset()
-            case "half-close":
-                proxy.half_close()
-            case "freeze":
-                proxy.freeze()
-            case "thaw":
-                proxy.thaw()
-            case "refuse":
-                proxy.refuse()
-            case "accept":
-                proxy.accept()
-            case "delay":
-                proxy.delay(0.02 * detail)
-            case "throttle":
-                proxy.throttle(20_000 + 200_000 * detail)
-            case "clear":
-                self._lift()
-            case "kill":
-                await self._begin()
-            case "settle":
-                self._lift()
-                await self._converge()
-            case "forget":
-                await self._forget()
-            case "compact":
-                self.road.server.compact(self.truth.revision)  # the observer must not lose anything itself
-            case _:
-                self._misbehave(step, detail)
+        proxy, luck = self.road.proxy, detail if isinstance(detail, float) else 0.0
+        actions: dict[str, Callable[[], Any]] = {
+            "churn": lambda: self._churn(*detail),
+            "cut": proxy.cut,
+            "reset": proxy.reset,
+            "half-close": proxy.half_close,
+            "freeze": proxy.freeze,
+            "thaw": proxy.thaw,
+            "refuse": proxy.refuse,
+            "accept": proxy.accept,
+            "delay": lambda: proxy.delay(0.02 * luck),
+            "throttle": lambda: proxy.throttle(20_000 + 200_000 * luck),
+            "clear": self._lift,
+            "kill": self._begin,
+            "settle": self._settle,
+            "forget": self._forget,
+            "compact": lambda: self.road.server.compact(self.truth.revision),  # the observer must not lose anything
+        }
+        acting = actions[step]() if step in actions else self._misbehave(step, luck)
+        if acting is not None:
+            await acting
+
+    async def _settle(self) -> None:
+        self._lift()
+        await self._converge()
 
     async def _forget(self) -> None:
         """Keep the controller out until the server has forgotten where it was."""
@@ -390,7 +382,7 @@ class Trial:
             self.life.informers, (self.life.parents, self.life.children), (parents, children), strict=True
         ):
             with informer.snapshot() as snapshot:
-                assert contents(snapshot) == contents(real), f"the cache of {informer.name} differs"
+                assert contents(snapshot) == contents(real), f"the cache of {informer.health().name} differs"
                 assert [obj.data for obj in snapshot] == [obj.data for obj in real]
             assert contents(witness.known.values()) == contents(real), "handlers were told something else"
         assert {child.name: child.data for child in children} == {child_name(p): p.data for p in parents}
