@@ -28,12 +28,23 @@ def status_patch(obj: Resource | dict[str, Any], status: Any, fields: Mapping[st
     """
     current = obj.get("status") if isinstance(obj, dict) else _status_of(obj)
     desired = {**_all_fields(status), **_by_wire_name(obj, fields)}
-    known = {} if current is None else msgspec.to_builtins(current)
+    known = {} if current is None else _wire(current)
     defaults = {} if current is None else _defaults(current, desired.keys() - known.keys())
     return merge_patch(
         {name: known[name] for name in desired if name in known},
         {name: value for name, value in desired.items() if name not in defaults or defaults[name] != value},
     )
+
+
+def _wire(value: Any) -> Any:
+    """`value` as JSON has it: msgspec leaves tuples alone, and a tuple never equals the list it becomes."""
+    return _lists(msgspec.to_builtins(value))
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lists(part) for name, part in value.items()}
+    return [_lists(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _status_of(obj: Resource) -> Any:
@@ -46,8 +57,8 @@ def _status_of(obj: Resource) -> Any:
 def _all_fields(status: Any) -> dict[str, Any]:
     """Every field of a status by its name on the wire, those with default values too."""
     if status is None or isinstance(status, dict):
-        return dict(status or {})
-    return {wire: msgspec.to_builtins(getattr(status, name)) for wire, name in python_names(type(status)).items()}
+        return dict(_wire(status or {}))
+    return {wire: _wire(getattr(status, name)) for wire, name in python_names(type(status)).items()}
 
 
 def _by_wire_name(obj: Resource | dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +69,7 @@ def _by_wire_name(obj: Resource | dict[str, Any], fields: Mapping[str, Any]) -> 
         unknown = [name for name in fields if names and name not in names and name not in names.values()]
         if unknown:
             raise TypeError(f"the status of {type(obj).__name__} has no field {unknown[0]}; it has {', '.join(names)}")
-    return {names.get(name, name): msgspec.to_builtins(value) for name, value in fields.items()}
+    return {names.get(name, name): _wire(value) for name, value in fields.items()}
 
 
 def _defaults(current: Any, absent: set[str]) -> dict[str, Any]:
@@ -66,4 +77,4 @@ def _defaults(current: Any, absent: set[str]) -> dict[str, Any]:
     if isinstance(current, dict):
         return {}
     names = python_names(type(current))
-    return {wire: msgspec.to_builtins(getattr(current, names[wire])) for wire in absent if wire in names}
+    return {wire: _wire(getattr(current, names[wire])) for wire in absent if wire in names}

@@ -101,3 +101,9 @@ def test_applying_the_patch_gives_the_status_and_then_nothing_is_left_to_do(
     patched = msgspec.convert(apply_merge_patch(document, status_patch(app(before), after, {})), AppStatus)
     assert patched == after
     assert status_patch(app(patched), after, {}) == {}
+
+
+def test_a_tuple_and_the_list_it_becomes_are_the_same() -> None:
+    assert status_patch({"status": {"names": ["a", "b"]}}, None, {"names": ("a", "b")}) == {}
+    assert status_patch({"status": {"names": ["a", "b"]}}, {"names": ("a", "b")}, {}) == {}
+    assert status_patch({"status": {"names": ["a"]}}, {"names": ("a", "b")}, {}) == {"names": ["a", "b"]}
