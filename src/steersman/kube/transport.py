@@ -342,15 +342,17 @@ class Transport:
 
     def _pool(self) -> aiohttp.ClientSession:
         if self._pooled is None:
-            self._pooled = self._session(self.options.pool_size)
+            self._pooled = self._session(self.options.pool_size, buffer=2**18)  # fewer wake-ups for a large list
         return self._pooled
 
     def _streams(self) -> aiohttp.ClientSession:
         if self._streaming is None:
-            self._streaming = self._session(0)  # one connection each: a bound would be a deadlock between watches
+            # One connection each: a bound would be a deadlock between watches. A small buffer, because aiohttp does
+            # some work for every event it hands over while less than that is waiting.
+            self._streaming = self._session(0, buffer=2**16)
         return self._streaming
 
-    def _session(self, limit: int) -> aiohttp.ClientSession:
+    def _session(self, limit: int, *, buffer: int) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=limit, keepalive_timeout=self.options.keepalive, socket_factory=keepalive_socket
         )
@@ -358,7 +360,7 @@ class Transport:
             connector=connector,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.options.connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=2**18,  # fewer wake-ups than with aiohttp's 64 KiB when much comes at once
+            read_bufsize=buffer,
         )
         # aiohttp repeats PUT and DELETE by itself when a connection breaks; what is repeated is decided here alone.
         session._retry_connection = False  # noqa: SLF001  # there is no public switch
