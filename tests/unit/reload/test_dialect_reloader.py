@@ -179,13 +179,14 @@ def test_junk_where_the_last_source_should_be_is_nothing_known(seen):
     assert cluster.run() == {"deployment/web": "seed"}
 
 
+@pytest.mark.parametrize("word", ["type", "kind"])
 @pytest.mark.parametrize(("before", "expected"), [("a", "seed"), ("b", "restart")])
-def test_the_annotation_with_the_last_source_is_a_baseline_for_that_source(before, expected):
+def test_the_annotation_with_the_last_source_is_a_baseline_for_that_source(before, expected, word):
     cluster = world(strategy=Strategy.ANNOTATIONS)
     cluster.put(configmap("app", mode="a"))
     cluster.put(configmap("other", mode="z"))
     made = workload("web", uses=[env_from("app"), env_from("other")], annotations={AUTO: "true"})
-    last = {"type": "CONFIGMAP", "name": "app", "namespace": "shop", "hash": hash_of(mode=before), "observedAt": 1}
+    last = {word: "CONFIGMAP", "name": "app", "namespace": "shop", "hash": hash_of(mode=before), "observedAt": 1}
     made["spec"]["template"]["metadata"] = {"annotations": {LAST: json.dumps(last)}}
     cluster.put(made)
     assert cluster.run() == {"deployment/web": expected}

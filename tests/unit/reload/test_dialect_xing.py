@@ -153,9 +153,11 @@ def test_references_that_the_original_never_saw_are_taken_in_silence_and_not_wri
     cluster.put(configmap("app", mode="a"))
     cluster.put(configmap("single", mode="a"))
     cluster.put(secret("files", k="v"))
+    cluster.put(configmap("early", mode="a"))
     put(
         cluster,
         env_from("app"),
+        {"initContainers": [{"name": "i", "envFrom": [{"configMapRef": {"name": "early"}}]}]},
         env("single", "mode"),
         volume("files", kind="secret"),
         checksums=json.dumps(sums(app={"mode": "a"})),

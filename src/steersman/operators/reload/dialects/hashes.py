@@ -55,8 +55,10 @@ class XingHash:
         texts = _texts(data)
         if not texts:
             return f"{_short('null')} {_short('{}')}"
-        older, newer = go_json(texts), go_json(texts, since_1_22=True)
-        return _short(older) if older == newer else f"{_short(older)} {_short(newer)}"
+        newer = go_json(texts, since_1_22=True)
+        if "\\b" not in newer and "\\f" not in newer:  # nearly always, and data may be large
+            return _short(newer)
+        return " ".join(dict.fromkeys((_short(go_json(texts)), _short(newer))))
 
 
 class ReloaderHash:

@@ -137,7 +137,8 @@ class Reloader:
         if now in values:
             return True
         last = _last(facts.template_annotations.get(self._names.last))
-        if last.get("name") == ref.name and str(last.get("type", "")).lower() == ref.kind.value:
+        kind = str(last.get("type") or last.get("kind", "")).lower()  # version 2 says kind
+        if last.get("name") == ref.name and kind == ref.kind.value:
             return bool(last.get("hash") == now)
         if not values or self._shared(workload, ref):
             return None
