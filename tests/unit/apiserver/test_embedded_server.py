@@ -65,11 +65,11 @@ async def test_an_unknown_token_is_unauthorized_and_none_is_anonymous(server: Em
         answer = await stranger.get(MAPS)
         assert (answer.status, answer.body["message"]) == (401, "Unauthorized")
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as nobody:
-        async with nobody.get(f"{server.url}/version") as answer:
-            assert answer.status == 200
-        async with nobody.get(f"{server.url}{MAPS}") as answer:
-            assert answer.status == 403
-            assert 'User "system:anonymous" cannot list' in (await answer.json())["message"]
+        async with nobody.get(f"{server.url}/version") as version:
+            assert version.status == 200
+        async with nobody.get(f"{server.url}{MAPS}") as refused:
+            assert refused.status == 403
+            assert 'User "system:anonymous" cannot list' in (await refused.json())["message"]
 
 
 async def test_a_client_certificate_of_our_authority_is_known_by_its_name(server: EmbeddedServer, tmp_path: Path):

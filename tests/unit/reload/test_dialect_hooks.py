@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from steersman.operators.reload.dialect import Claim, Marks
+from steersman.operators.reload.digest import Hash
 from steersman.operators.reload.types import APPLIED, Options, SourceKind, SourceRef, Window
 from steersman.testing.reloading import World, configmap, env, workload
 
@@ -27,7 +28,7 @@ class Other:
 
     name = "other"
     annotations = frozenset({"other", "other-hash"})
-    hashes = (Whole(),)
+    hashes: tuple[Hash, ...] = (Whole(),)
     total = None
 
     def claims(self, workload, sources):
