@@ -149,8 +149,10 @@ async def run(options: argparse.Namespace) -> int:
         "controllers",
         f"{options.objects:,} custom resources, one child each",
         f"Each operator starts on a kube-apiserver that holds {options.objects:,} custom resources without children "
-        "and applies a ConfigMap for each (16 at a time; kopf has no limit of its own). Rate: from starting the process "
-        "until the last child exists. CPU of the operator until nothing was written any more. Then every object gets an "
+        "and applies a ConfigMap for each (16 at a time; kopf has no limit of its own). Rate: from starting the "
+        "process "
+        "until the last child exists. CPU of the operator until nothing was written any more. Then every object "
+        "gets an "
         "annotation that means nothing, and at last the operator is started again on the finished cluster. Writes are "
         "the create, update, patch and delete requests of the operator in the server's audit log, no-ops included.",
         {

@@ -89,8 +89,9 @@ async def run(options: argparse.Namespace) -> int:
             "sync",
             f"Filling a cache with {options.objects:,} ConfigMaps of {size / 1024:.1f} KB",
             f"Each contender fills its cache with {options.objects:,} ConfigMaps ({size / 1024:.1f} KB each as JSON) "
-            "of a kube-apiserver with etcd, over TLS, in a process of its own with imports and start-up included; the best "
-            f"of {options.runs} runs, taken in turns. Memory is resident set size; steady means {SETTLE:.0f} s later.",
+            "of a kube-apiserver with etcd, over TLS, in a process of its own with imports and start-up "
+            "included; the best "
+            f"of {options.runs} runs, taken in turns (one run of those far away). Memory is resident set size; steady means {SETTLE:.0f} s later.",
             {
                 "name": "",
                 "cpu": "CPU s",

@@ -113,10 +113,8 @@ def machine() -> str:
             model = line.partition(":")[2].strip()
             break
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    return (
-        f"{os.cpu_count()} cores of {model}, Linux {platform.release().partition('-')[0]}, CPython {platform.python_version()}, "
-        f"load {os.getloadavg()[0]:.1f}, {day}"
-    )
+    system = f"Linux {platform.release().partition('-')[0]}, CPython {platform.python_version()}"
+    return f"{os.cpu_count()} cores of {model}, {system}, load {os.getloadavg()[0]:.1f}, {day}"
 
 
 def _line(cells: Any) -> str:

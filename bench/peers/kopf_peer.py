@@ -28,16 +28,12 @@ def sync(count: int) -> None:
     held = 0
 
     @kopf.index("configmaps")
-    def data(namespace, name, body, **_):
+    async def data(namespace, name, body, **_):
         nonlocal held
         held += namespace == "bench"
         if held == count:
             say(synced=held)
         return {(namespace, name): dict(body.get("data", {}))}
-
-    @kopf.on.event("configmaps", when=lambda **_: False)
-    def unused(**_):
-        pass
 
 
 def events() -> None:
