@@ -137,6 +137,8 @@ def delete_collection(api: Api, request: Request) -> Reply:
     """DELETE of everything that is selected."""
     route = request.route
     options = DeleteOptions.parse(request)
+    if _orphans_by_default(route.info, options):
+        request.warnings.append(JOB_WARNING)
     listing = ListOptions.parse(request.query, watch=False)
     selection = Selection.parse(route.info, route.namespace, listing.label_selector, listing.field_selector)
     table = api.table(route.info)

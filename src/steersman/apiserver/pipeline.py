@@ -68,6 +68,8 @@ def insert(
     admission.check_namespace(api, info, namespace, obj)
     if obj["metadata"].get("resourceVersion"):
         raise statuses.internal("resourceVersion should not be set on objects to be created")
+    # It takes the labels of its template each time it is read; the first update stores them, and so is a write.
+    unlabelled_job = info.kind.qualified == "jobs.batch" and not obj["metadata"].get("labels")
     now = api.now()
     kept = {k: v for k, v in obj["metadata"].items() if k not in _SYSTEM_FIELDS}
     obj = {**obj, "metadata": {**kept, "uid": api.uid(), "creationTimestamp": now}}
@@ -93,7 +95,7 @@ def insert(
         return Record(key, 0, _ordered(stored))
     stored["metadata"] = {**stored["metadata"], "resourceVersion": ""}  # its place; the store knows the value
     record = api.store.put(table, key, _ordered(stored))
-    record.untidy = info.kind.qualified == "jobs.batch"  # the first update of a new job is a write, always
+    record.untidy = unlabelled_job
     return record
 
 

@@ -118,12 +118,12 @@ class Pools:
         shared = {} if own else {port["port"]: port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         out: list[JSON] = []
         for index, port in enumerate(ports):
-            wanted = port.get("nodePort") or shared.get(port["port"])
-            if wanted:
-                self._check_port(service, index, wanted, taken)
-            elif dry_run:
+            wanted: int | None = port.get("nodePort") or shared.get(port["port"])
+            if asked := port.get("nodePort"):
+                self._check_port(service, index, asked, taken)
+            elif wanted is None and dry_run:
                 wanted = max((p["nodePort"] for p in out), default=PORTS.stop) + 1
-            else:
+            elif wanted is None:
                 wanted = self._free_port(taken | {p["nodePort"] for p in (*out, *ports) if p.get("nodePort")})
             if not own:
                 shared.setdefault(port["port"], wanted)

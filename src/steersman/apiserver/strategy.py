@@ -154,7 +154,8 @@ def _job(obj: JSON, now: str) -> JSON:  # noqa: ARG001
     }
     selector = spec.get("selector") or {}
     match = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
-    if not obj["metadata"].get("labels"):
+    own = obj["metadata"].get("labels")
+    if not own or own is metadata.get("labels"):  # by default a job has the very labels of its template
         obj = {**obj, "metadata": {**obj["metadata"], "labels": labels}}
     return {
         **obj,
