@@ -6,6 +6,8 @@ import json
 from datetime import timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from steersman.operators.reload.dialects.hashes import ReloaderHash
 from steersman.operators.reload.dialects.reloader import Names, Reloader, Strategy, variable_name, verdict
@@ -313,3 +315,26 @@ def test_marks_of_a_workload_that_takes_no_part_say_nothing():
     made = workload("web", uses=[env_from("app")], annotations={"steersman.dev/reload": "auto"})
     cluster.put(with_variable(made, hash_of(mode="a")))
     assert cluster.run() == {"deployment/web": "seed"}
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.sampled_from(["app", "foo-bar", "foo.bar"]), st.sampled_from("123")), max_size=6),
+    st.sampled_from(Strategy),
+)
+def test_after_any_history_the_original_would_restart_nothing_and_we_take_over_from_ourselves(steps, strategy):
+    cluster = world(strategy=strategy)
+    for name in ("app", "foo-bar", "foo.bar"):
+        cluster.put(configmap(name, a="1"))
+    pod = mounting(("main", ["v"], ["app", "foo-bar"]), volumes=[("v", "foo.bar")])
+    cluster.put(workload("web", uses=[pod], annotations={AUTO: "true"}))
+    cluster.run()
+    for name, value in steps:
+        cluster.put(configmap(name, a=value))
+        restarted = cluster.run(after=1) == {"deployment/web": "restart"}
+        assert not (restarted and original_would_restart(cluster, name))
+        restarts = dict(cluster.restarts)
+        cluster.edit("Deployment", "web", {"metadata": {"annotations": {"steersman.dev/applied": None}}})
+        cluster.crash()
+        cluster.run(after=1)
+        assert cluster.restarts == restarts
