@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from steersman.operators.reload.dialect import Claim, Marks
-from steersman.operators.reload.digest import Hash
 from steersman.operators.reload.types import APPLIED, Options, SourceKind, SourceRef, Window
 from steersman.testing.reloading import World, configmap, env, workload
+
+if TYPE_CHECKING:
+    from steersman.operators.reload.digest import Hash
 
 AT_ONCE = Options(window=Window(quiet=timedelta(0), limit=timedelta(0)))
 
