@@ -91,7 +91,8 @@ async def run(options: argparse.Namespace) -> int:
             f"Each contender fills its cache with {options.objects:,} ConfigMaps ({size / 1024:.1f} KB each as JSON) "
             "of a kube-apiserver with etcd, over TLS, in a process of its own with imports and start-up "
             "included; the best "
-            f"of {options.runs} runs, taken in turns (one run of those far away). Memory is resident set size; steady means {SETTLE:.0f} s later.",
+            f"of {options.runs} runs, taken in turns (one run of those far away). "
+            f"Memory is resident set size; steady means {SETTLE:.0f} s later.",
             {
                 "name": "",
                 "cpu": "CPU s",
