@@ -56,8 +56,8 @@ def main() -> int:
         f"{options.objects:,} custom resources of 1 KB change {options.rate:,} times per second for "
         f"{options.seconds:.0f} s; each contender follows them over TLS with a handler that notes how late each change "
         "is, in a process of its own. CPU per change sent, from complete to the last change seen. kopf hands its "
-        "handlers only the newest of the changes within its batch window, which is where its lag and its "
-        "smaller number come from.",
+        "handlers only the newest of the changes within its batch window, so it handles fewer than "
+        "were sent.",
         {
             "name": "",
             "cpu": "CPU µs per change",
