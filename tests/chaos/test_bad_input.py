@@ -92,7 +92,7 @@ async def test_log_and_metrics_say_which_object_fails_and_why(client, cluster, n
             await eventually(lambda: all(errors_of(name) for name in ("raise", "hang", "nonsense")))
             await client.create(configmap("fine", namespace))
             await eventually(lambda: others.seen == ["fine"])
-            assert all(problem is None for problem in manager.alive().values())
+            assert all(problem is None for problem in manager.ready().values())
             prefix, label = "controller_runtime_reconcile", {"controller": "mixed"}
             assert metric(registry, f"{prefix}_errors_total", **label) >= 3
             assert metric(registry, f"{prefix}_panics_total", **label) >= 2
