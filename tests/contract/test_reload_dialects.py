@@ -142,7 +142,7 @@ async def found(client, namespace):
     return await client.get(DEPLOYMENT, "web", namespace=namespace)
 
 
-def annotations(obj):
+def template_marks(obj):
     return obj["spec"]["template"]["metadata"].get("annotations") or {}
 
 
@@ -173,13 +173,13 @@ async def test_nothing_restarts_at_rest_and_a_change_restarts_once(client, clust
             await put_source(client, namespace, "b")
 
             async def restarted():
-                return RESTARTED_FOR in annotations(await found(client, namespace))
+                return RESTARTED_FOR in template_marks(await found(client, namespace))
 
             await eventually(restarted, "it is restarted")
         assert len([one for one in log.requests if one.startswith("PATCH ") and "/deployments/" in one]) == 1
     after = await found(client, namespace)
     assert restarts(after) == 1
-    marks = annotations(after)
+    marks = template_marks(after)
     wanted = original.template("b")
     assert {name: marks[name] for name in wanted if name not in TIMES} == {
         name: value for name, value in wanted.items() if name not in TIMES
@@ -200,7 +200,7 @@ async def test_what_changed_while_nobody_ran_restarts_once(client, cluster, name
     async with running(client, *operators(original)):
 
         async def restarted():
-            return RESTARTED_FOR in annotations(await found(client, namespace))
+            return RESTARTED_FOR in template_marks(await found(client, namespace))
 
         await eventually(restarted, "it is restarted")
     after = await found(client, namespace)
