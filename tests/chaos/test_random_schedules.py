@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from steersman.apiserver import EmbeddedServer
 from steersman.apiserver.faults import Fault
+from steersman.cache.progress import Progress
 from steersman.kube.client import PatchType
 from steersman.kube.errors import Gone, KubeError
 from steersman.kube.objects import ObjectMeta, Resource
@@ -173,9 +174,10 @@ class Life:
         )
         self.registry = CollectorRegistry()
         self.manager = Manager(client, [controller], registry=self.registry, clock=clock)
-        caches = self.manager.cluster().caches
-        caches._streaming = streaming  # type: ignore[attr-defined]  # both ways to list are tried; users need no switch
-        self.informers = list(caches)
+        self.informers: list[Any] = list(self.manager.cluster().caches)
+        for informer in self.informers:
+            for reflector in informer._scopes.values():  # both ways to a first list are tried; users need no switch
+                reflector._progress = Progress(streaming=streaming)
         for informer, witness in zip(self.informers, (self.parents, self.children), strict=True):
             informer.add_handler(witness)
         self.task = asyncio.create_task(self.manager.run())
