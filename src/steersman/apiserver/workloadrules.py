@@ -289,7 +289,28 @@ def job_causes(obj: JSON, old: JSON | None) -> list[Cause]:
         matching = True  # already reported
     if not matching:
         found.append(causes.invalid("spec.template.metadata.labels", labels or None, _NOT_MATCHING))
-    return found + _job_changes(spec, old["spec"]) if old is not None else found
+    generated = _generated_label_causes(obj["metadata"], spec, labels)
+    if old is None:
+        return generated + found
+    return generated + found + found + _job_changes(spec, old["spec"])  # the real server looks twice
+
+
+def _generated_label_causes(metadata: JSON, spec: JSON, labels: JSON) -> list[Cause]:
+    """The pods of a job carry its uid and name, unless it brings its own selector."""
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return []
+    uid, name = metadata["uid"], metadata["name"]
+    expected = {
+        "controller-uid": uid,
+        "job-name": name,
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+    }
+    return [
+        causes.required(f"spec.template.metadata.labels[{key}]", f"must be '{value}'")
+        for key, value in expected.items()
+        if key not in labels
+    ]
 
 
 def _job_spec_causes(spec: JSON, path: str) -> list[Cause]:

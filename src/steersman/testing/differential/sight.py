@@ -18,6 +18,7 @@ _RECORDED = re.compile(r"(?<=\()\d+(?=\))")
 _ADDRESS = re.compile(r"10\.\d{1,3}\.\d{1,3}\.\d{1,3}")
 _NODE_PORT = re.compile(r"\b3[0-2]\d{3}\b")
 _GO_DIFF = re.compile(r"\n@@ -.*", re.DOTALL)  # a refused change of a pod is shown as a diff of Go structs
+_GO_TEMPLATE = re.compile(r'(Invalid value: \{)"(?:metadata|labels|Spec).*?(\}: field is immutable)', re.DOTALL)
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _NOISE = {"kube-root-ca.crt"}
 
@@ -103,6 +104,7 @@ class Sight:
         value = _UID.sub(lambda found: self._token("uid", found[0]), value)
         value = _TIME.sub("TIME", value)
         value = _GO_DIFF.sub("]" if value.endswith("]") else "", value)
+        value = _GO_TEMPLATE.sub(r"\1…\2", value)
         value = _TOKEN_VOLUME.sub(lambda found: self._token("volume", found[0]), value)
         if key == "message":
             value = _NODE_PORT.sub(lambda found: self._token("port", found[0]), value)
