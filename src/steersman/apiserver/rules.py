@@ -28,7 +28,7 @@ MAX_SECRET_SIZE = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
 _IMMUTABLE = "field is immutable"
 # Updates of these check the whole metadata once more, as if the object were new.
-_CHECKED_TWICE = frozenset(("configmaps", "pods", "secrets", "serviceaccounts"))
+_CHECKED_TWICE = frozenset(("configmaps", "jobs.batch", "pods", "secrets", "serviceaccounts"))
 
 
 def kind_causes(info: ResourceInfo, obj: JSON, old: JSON | None, *, subresource: str = "") -> list[Cause]:

@@ -289,9 +289,9 @@ def job_causes(obj: JSON, old: JSON | None) -> list[Cause]:
         matching = True  # already reported
     if not matching:
         found.append(causes.invalid("spec.template.metadata.labels", labels or None, _NOT_MATCHING))
-    generated = _generated_label_causes(obj["metadata"], spec, labels)
     if old is None:
-        return generated + found
+        return found
+    generated = _generated_label_causes(obj["metadata"], spec, labels)
     return generated + found + found + _job_changes(spec, old["spec"])  # the real server looks twice
 
 
@@ -332,18 +332,19 @@ def _job_spec_causes(spec: JSON, path: str) -> list[Cause]:
 
 
 def _job_changes(spec: JSON, old: JSON) -> list[Cause]:
+    found: list[Cause] = []
+    if spec.get("completions") != old.get("completions") and spec.get("completionMode") != "Indexed":
+        found.append(causes.invalid("spec.completions", spec.get("completions"), "field is immutable"))
+    found += _immutable_selector(spec, {"spec": old})
+    if spec.get("template") != old.get("template") and not old.get("suspend"):
+        text = f"Invalid value: {go_json(spec.get('template'))}: field is immutable"
+        found.append(Cause("FieldValueInvalid", text, "spec.template"))
     fixed = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
-    found = _immutable_selector(spec, {"spec": old}) + [
+    return found + [
         causes.invalid(f"spec.{field}", spec.get(field), "field is immutable")
         for field in fixed
         if spec.get(field) != old.get(field)
     ]
-    if spec.get("template") != old.get("template") and not old.get("suspend"):
-        text = f"Invalid value: {go_json(spec.get('template'))}: field is immutable"
-        found.append(Cause("FieldValueInvalid", text, "spec.template"))
-    if spec.get("completions") != old.get("completions") and spec.get("completionMode") != "Indexed":
-        found.append(causes.invalid("spec.completions", spec.get("completions"), "field is immutable"))
-    return found
 
 
 def cron_job_causes(obj: JSON, old: JSON | None) -> list[Cause]:

@@ -165,7 +165,9 @@ def _about(difference: Difference) -> str:
     steps = [
         step
         for step in difference.steps[: difference.index]
-        if step.kind == last.kind and (not last.name or step.name == last.name) and step.verb not in {"get", "list"}
+        if step.kind == last.kind
+        and last.name in {"", step.name, step.name or last.name}
+        and step.verb not in {"get", "list"}
     ]
     return to_lines([*steps, last]) + "\n" + "\n".join(lines(difference.one, difference.two)[:6])
 

@@ -97,8 +97,7 @@ class Side:
             case "delete":
                 answer = await self._delete(step)
             case "clear":
-                query = self._selectors(step) | ({"dryRun": "All"} if step.dry_run else {})
-                answer = await self._api.delete(self._path(step), **query)
+                answer = await self._api.delete(self._path(step), **self._selectors(step), **self._deleting(step))
             case "merge" | "json" | "strategic" | "apply":
                 path = self._path(step, step.name, step.subresource)
                 answer = await self._api.patch(path, self._body(step), _PATCHES[step.verb], **self._query(step))
@@ -124,7 +123,7 @@ class Side:
         if step.uid != "none":
             uid = self._uids.get((step.kind, step.name), "unknown") if step.uid == "live" else "wrong"
             options.setdefault("preconditions", {})["uid"] = uid
-        query: dict[str, Any] = {"dryRun": "All"} if step.dry_run else {}
+        query = self._deleting(step)
         return await self._api.delete(self._path(step, step.name), options or None, **query)
 
     async def _list(self, step: Step) -> Any:
@@ -172,6 +171,14 @@ class Side:
         if step.kind == "configmap":
             fields.append(_NOT_PUBLISHED)
         query = {"labelSelector": step.labels, "fieldSelector": ",".join(fields)}
+        return {key: value for key, value in query.items() if value}
+
+    def _deleting(self, step: Step) -> dict[str, Any]:
+        """A job is orphaned by default, and the real garbage collector takes its time for that."""
+        query = {
+            "dryRun": "All" if step.dry_run else "",
+            "propagationPolicy": "Background" if step.kind == "job" else "",
+        }
         return {key: value for key, value in query.items() if value}
 
     def _query(self, step: Step) -> dict[str, Any]:

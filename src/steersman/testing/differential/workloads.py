@@ -156,7 +156,7 @@ def job_spec() -> SearchStrategy[dict[str, Any]]:
         parallelism=st.integers(0, 2),
         completions=st.integers(1, 2),
         backoffLimit=st.integers(0, 2),
-        suspend=st.booleans(),
+        suspend=st.just(False),
         ttlSecondsAfterFinished=st.just(60),
     )
 
