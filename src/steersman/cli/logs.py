@@ -27,7 +27,7 @@ def configure_logging(*, level: str = "info", form: str = "auto") -> None:
             *last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # standard error as it is then, not as it is now
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr)

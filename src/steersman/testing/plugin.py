@@ -160,8 +160,9 @@ async def namespace(server: ApiServer) -> AsyncIterator[str]:
     ) as api:
         answer = await api.post("/api/v1/namespaces", {"metadata": {"name": name}})
         assert answer.status == 201, answer.body
-        # a controller of a real cluster makes it, and pods are refused until then
-        await api.eventually(f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda found: found.status == 200)
+        # controllers of a real cluster make these; they must not turn up in the middle of a test
+        for born in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
+            await api.eventually(f"/api/v1/namespaces/{name}/{born}", lambda found: found.status == 200)
         yield name
         answer = await api.delete(f"/api/v1/namespaces/{name}")
         assert answer.status in {200, 202, 404, 409}, answer.body

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
+import structlog
 import yaml
 
 from steersman.cli.main import _run
@@ -12,6 +14,16 @@ from steersman.cli.settings import Settings, load_settings
 from steersman.errors import ConfigError
 
 WEBAPP = str(Path(__file__).parents[3] / "examples" / "webapp.py")
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """A command configures the log of its process, which here is everybody's."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture(autouse=True)

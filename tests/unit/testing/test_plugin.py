@@ -83,7 +83,7 @@ def test_a_namespace_without_a_server_is_an_error_that_says_what_to_ask_for(proj
     project.makepyfile("def test_lost(namespace): ...")
     result = project.runpytest_subprocess()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*ask for one of cluster, real, full, embedded as well*"])
+    result.stdout.fnmatch_lines(["*ask for one of cluster, real, full, simulated, embedded as well*"])
 
 
 def test_a_first_build_is_shown_and_happens_before_the_first_test(project, monkeypatch):
