@@ -19,6 +19,8 @@ from steersman.runtime.controller import Controller
 from steersman.testing import FastClock, eventually, running
 
 SPEED = 20
+pytestmark = pytest.mark.slow  # many rounds; make test runs them, make check does not
+
 CRDS = Kind(
     group="apiextensions.k8s.io",
     version="v1",

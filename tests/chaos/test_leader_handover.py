@@ -29,6 +29,8 @@ from steersman.testing.processes import Child as Process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow  # many rounds; make test runs them, make check does not
+
 STEERSMAN = Path(sys.executable).with_name("steersman")
 SPEED = 5  # a lease lasts three seconds
 

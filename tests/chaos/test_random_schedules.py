@@ -30,6 +30,8 @@ from steersman.testing import ControlPlane, FastClock, eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+pytestmark = pytest.mark.slow  # many rounds; make test runs them, make check does not
+
 NAMES = [f"n{number}" for number in range(6)]
 SPEED = 50  # backoffs of seconds become tens of milliseconds
 FORGETFUL = ("--watch-cache=false", "--etcd-compaction-interval=1s")

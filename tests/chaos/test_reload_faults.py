@@ -6,6 +6,7 @@ import random
 from datetime import timedelta
 from urllib.parse import urlsplit
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.kube.client import Client
@@ -15,6 +16,8 @@ from steersman.operators.reload.controller import controllers
 from steersman.operators.reload.state import read_state
 from steersman.operators.reload.types import APPLIED, Budget, KindConfig, Options, Window
 from steersman.testing import FaultProxy, eventually, running
+
+pytestmark = pytest.mark.slow  # many rounds; make test runs them, make check does not
 
 AT_ONCE = Window(quiet=timedelta(0), limit=timedelta(0))
 CHANGES = 12
