@@ -20,7 +20,7 @@ from steersman.kube.types.core import Node
 from steersman.kube.types.discovery import EndpointSlice
 from steersman.kube.types.pods import Pod
 from steersman.simulate import controllers, simulation
-from steersman.simulate.annotations import FAIL, READY_AFTER, TERMINATE_AFTER
+from steersman.simulate.annotations import FAIL, TERMINATE_AFTER
 from steersman.testing import eventually
 
 if TYPE_CHECKING:
@@ -240,7 +240,9 @@ async def test_a_service_has_the_ready_pods_as_endpoints(client: Client, namespa
         "spec": {"clusterIP": "None", "selector": {"app": "web"}, "ports": ports},
     }
     await client.create(service, namespace=namespace)
-    await client.create(workload("Deployment", replicas=2, annotations={READY_AFTER: "1s"}), namespace=namespace)
+    made = await client.create(
+        workload("Deployment", replicas=2, annotations={FAIL: "never-ready"}), namespace=namespace
+    )
 
     async def endpoints(ready: list[bool]) -> bool:
         slices = (
@@ -251,6 +253,8 @@ async def test_a_service_has_the_ready_pods_as_endpoints(client: Client, namespa
         return found == ready and numbers == {8080}
 
     await eventually(lambda: endpoints([False, False]))
+    healthy = {"spec": {"template": {"metadata": {"annotations": {FAIL: None}}}}}
+    await client.patch(Deployment, made["metadata"]["name"], healthy, namespace=namespace)
     await eventually(lambda: endpoints([True, True]))
 
 
