@@ -6,7 +6,7 @@ the embedded one is asked to.
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from steersman.testing.controlplane import ControlPlane
 from steersman.testing.manifests import Space, secret
 from steersman.testing.rawapi import RawApi, ssl_context
+from steersman.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,15 +53,14 @@ async def past(server: Any, request: pytest.FixtureRequest) -> AsyncIterator[Pas
 
 async def _forgotten(api: RawApi, space: Space, revision: str) -> None:
     """Keep writing, because only what is older than the newest write of the last interval is compacted."""
-    async with asyncio.timeout(30):
-        number = 0
-        while True:
-            number += 1
-            await api.patch(space.core("secrets/b"), {"metadata": {"labels": {"n": str(number)}}})
-            query = {"resourceVersion": revision, "resourceVersionMatch": "Exact"}
-            if (await api.get(space.core("secrets"), **query)).status == 410:
-                return
-            await asyncio.sleep(0.1)
+    numbers = itertools.count()
+    query = {"resourceVersion": revision, "resourceVersionMatch": "Exact"}
+
+    async def forgotten() -> bool:
+        await api.patch(space.core("secrets/b"), {"metadata": {"labels": {"n": str(next(numbers))}}})
+        return (await api.get(space.core("secrets"), **query)).status == 410
+
+    await eventually(forgotten, timeout=30)
 
 
 async def test_an_exact_list_of_a_forgotten_revision_is_gone(past: Past):
