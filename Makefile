@@ -13,7 +13,7 @@ DOCUMENTED := $(VENV)/.docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check test bench fmt docs lint types programs lock clean
+.PHONY: help setup demo check test coverage bench fmt docs lint types programs packages lock chart clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,17 +45,30 @@ demo: setup ## show a session with the embedded API server (stays up on a termin
 check: lint types ## everything that needs neither Go nor much time
 	$(BIN)/pytest -n $(JOBS) -m "not real and not slow" $(ARGS)
 
-test: lint types programs ## everything; builds the real control plane once per machine
+test: lint types docs programs packages ## everything; builds the real control plane once per machine
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+coverage: lint types programs packages ## the same, and which lines and branches no test reaches
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 
 # Where they cannot be built, the tests that need them are skipped; continuous integration fails here instead.
 programs: setup
 	@$(BIN)/steersman controlplane build controlplane kwok helm > /dev/null || test "$$CI" != true
 
-lint: setup ## style, and which package may import which
+# Debian's packages that tests run for real: named, prometheus, chromium. Only root can install them; without them their
+# tests are skipped, and fail under CI=true.
+DEBIAN := bind9 bind9-dnsutils iproute2 prometheus prometheus-alertmanager prometheus-node-exporter chromium
+packages:
+	@if command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ] && ! dpkg -s $(DEBIAN) > /dev/null 2>&1; then \
+		echo "installing $(DEBIAN)"; apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(DEBIAN) > /dev/null; fi
+
+lint: setup ## style, spelling, and which package may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
+	$(BIN)/codespell *.md docs src examples
 	$(BIN)/lint-imports
 
 types: setup ## mypy: strict for the package, relaxed for tests
@@ -68,7 +81,8 @@ fmt: setup ## format, and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --unsafe-fixes .
 
-docs: $(DOCUMENTED) ## build the documentation into site/
+docs: $(DOCUMENTED) ## build the documentation into site/, and record the demo again when its story has changed
+	$(BIN)/python docs/record.py
 	$(BIN)/sphinx-build -W --keep-going --quiet docs site
 
 $(DOCUMENTED): docs/requirements.lock $(PACKAGE)
@@ -79,7 +93,11 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 lock: setup ## choose versions anew, within the ranges of pyproject.toml
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --constraints requirements.lock --output-file image/requirements.lock pyproject.toml
 	$(COMPILE) --upgrade --group docs --constraints requirements.lock --output-file docs/requirements.lock
+
+chart: setup ## write what the chart takes from the package: rules, definitions, README
+	$(BIN)/python tools/generate_chart.py
 
 clean: ## remove what was made here (not the control plane, which is cached per user)
 	rm -rf $(VENV) site dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

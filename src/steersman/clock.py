@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "Timer", "timeout"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "SystemClock", "Timer"]
 
 
 class Timer(Protocol):
@@ -57,31 +57,67 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
-class timeout:  # noqa: N801  # reads like asyncio.timeout, which it is, on any clock
-    """`async with timeout(clock, seconds):` raises TimeoutError when the block takes longer; None never does."""
+class Deadline:
+    """Limits the time of a block; `seconds` None is no limit.
 
-    __slots__ = ("_clock", "_scope", "_seconds", "_timer")
+        async with Deadline(clock, 5) as deadline:
+            await something()                  # TimeoutError after five seconds of that clock
+        deadline.expired                       # whether it was this deadline, and not a TimeoutError from inside
+
+    Cancellation from outside passes through untouched, also when it arrives together with the deadline. `restart`
+    makes it a limit on silence: it costs one reading of the clock, as the timer is set anew only when it goes off.
+    """
+
+    __slots__ = ("_cancelling", "_clock", "_since", "_task", "_timer", "expired", "seconds")
 
     def __init__(self, clock: Clock, seconds: float | None) -> None:
         self._clock = clock
-        self._seconds = seconds
-        self._scope = asyncio.timeout(None)
+        self._since = 0.0
         self._timer: Timer | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self.seconds = seconds
+        self.expired = False
 
-    async def __aenter__(self) -> None:
-        await self._scope.__aenter__()
-        if self._seconds is not None:
-            self._timer = self._clock.call_at(self._clock.monotonic() + self._seconds, self._expire)
+    def restart(self, seconds: float | None = None) -> None:
+        """Begin anew, with another limit if one is given."""
+        self._since = self._clock.monotonic()
+        if seconds is not None:
+            self.seconds = seconds
+            self._set()
+
+    async def __aenter__(self) -> Self:
+        if self.seconds is not None:
+            self._task = asyncio.current_task()
+            assert self._task is not None
+            self._cancelling = self._task.cancelling()
+            self.restart(self.seconds)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._scope.__aexit__(kind, error, traceback)
+        if self.expired and self._task is not None:
+            only_ours = self._task.uncancel() <= self._cancelling
+            if only_ours and kind is not None and issubclass(kind, asyncio.CancelledError):
+                raise TimeoutError from error
 
-    def _expire(self) -> None:
-        self._scope.reschedule(asyncio.get_running_loop().time())
+    def _set(self) -> None:
+        assert self.seconds is not None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_at(self._since + self.seconds, self._check)
+
+    def _check(self) -> None:
+        assert self.seconds is not None
+        assert self._task is not None
+        if self._clock.monotonic() < self._since + self.seconds:  # restarted meanwhile
+            self._set()
+            return
+        self.expired = True
+        self._task.cancel()
 
 
 SYSTEM_CLOCK = SystemClock()

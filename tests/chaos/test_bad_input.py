@@ -16,6 +16,7 @@ from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import ObjectMeta, Resource, Struct
 from steersman.kube.resources import Kind
 from steersman.runtime.controller import Controller
+from steersman.runtime.troubles import Limits
 from steersman.testing import FastClock, eventually, running
 
 SPEED = 20
@@ -94,7 +95,7 @@ async def test_log_and_metrics_say_which_object_fails_and_why(client, cluster, n
             await eventually(lambda: all(errors_of(name) for name in ("raise", "hang", "nonsense")))
             await client.create(configmap("fine", namespace))
             await eventually(lambda: others.seen == ["fine"])
-            assert all(problem is None for problem in manager.ready().values())
+            await eventually(lambda: not any(manager.ready().values()), "no source minds")
             prefix, label = "controller_runtime_reconcile", {"controller": "mixed"}
             assert metric(registry, f"{prefix}_errors_total", **label) >= 3
             assert metric(registry, f"{prefix}_panics_total", **label) >= 2
@@ -106,7 +107,9 @@ async def test_log_and_metrics_say_which_object_fails_and_why(client, cluster, n
     assert {line["controller"] for line in lines if line["event"] == "reconcile failed"} == {"mixed"}
 
 
-async def test_a_reconciler_that_writes_for_ever_keeps_nobody_else_from_working(client, cluster, namespace):
+async def test_a_reconciler_that_writes_for_ever_is_named_and_keeps_nobody_else_from_working(
+    client, cluster, namespace
+):
     served: list[str] = []
 
     async def reconcile(ctx, obj):
@@ -120,22 +123,32 @@ async def test_a_reconciler_that_writes_for_ever_keeps_nobody_else_from_working(
     restless = (
         Controller(ConfigMap, reconcile, "restless")
         .select(namespaces=[namespace], label_selector="role=bad")
-        .configured(concurrency=1)
+        .configured(concurrency=1, limits=Limits(writes_seconds=86_400))  # time is hurried here, and machines are slow
     )
     await client.create(configmap("restless", namespace, role="bad"))
     reconciles = {"controller": "restless", "result": "success"}
-    async with running(client, restless, others.controller, registry=registry):
-        await eventually(lambda: metric(registry, "controller_runtime_reconcile_total", **reconciles) > 20)
-        for number in range(5):
-            await client.create(configmap(f"bad{number}", namespace, role="bad"))
-            await client.create(configmap(f"good{number}", namespace))
-        await eventually(lambda: sorted(set(served)) == [f"bad{n}" for n in range(5)], "the same worker finds time")
-        await eventually(lambda: sorted(set(others.seen)) == [f"good{n}" for n in range(5)])
-        count = metric(registry, "controller_runtime_reconcile_total", **reconciles)
-        await eventually(lambda: metric(registry, "controller_runtime_reconcile_total", **reconciles) > count)
-        assert metric(registry, "workqueue_adds_total", name="restless", controller="restless") > 20
-        quiet = {"controller": "others", "result": "success"}
-        assert metric(registry, "controller_runtime_reconcile_total", **quiet) == 5
+    with structlog.testing.capture_logs() as lines:
+        async with running(client, restless, others.controller, registry=registry, clock=FastClock(SPEED)) as manager:
+            await eventually(lambda: metric(registry, "controller_runtime_reconcile_total", **reconciles) > 20)
+            for number in range(5):
+                await client.create(configmap(f"bad{number}", namespace, role="bad"))
+                await client.create(configmap(f"good{number}", namespace))
+            await eventually(lambda: sorted(set(served)) == [f"bad{n}" for n in range(5)], "the same worker finds time")
+            await eventually(lambda: sorted(set(others.seen)) == [f"good{n}" for n in range(5)])
+            count = metric(registry, "controller_runtime_reconcile_total", **reconciles)
+            await eventually(lambda: metric(registry, "controller_runtime_reconcile_total", **reconciles) > count)
+            assert metric(registry, "workqueue_adds_total", name="restless", controller="restless") > 20
+            name = f"{namespace}/restless"
+            trouble = {"controller": "restless", "trouble": "writes"}
+            await eventually(lambda: metric(registry, "steersman_troubled_keys", **trouble) == 1)
+            assert metric(registry, "steersman_troubled_key_info", **trouble, object=name) == 1
+            warning = f"controller restless: {name} wrote something in each of its last 30 reconciles"
+            assert any(line.startswith(warning) for line in manager.warnings())
+            await eventually(lambda: not any(manager.ready().values()), "it is no reason to be taken out of service")
+            said = {"event": "a key is in trouble", "controller": "restless", "object": name, "trouble": "writes"}
+            await eventually(lambda: any(said.items() <= line.items() for line in lines), "the log says so")
+            quiet = {"controller": "others", "result": "success"}
+            assert metric(registry, "controller_runtime_reconcile_total", **quiet) == 5
 
 
 async def test_an_object_that_does_not_decode_is_named_by_readiness_log_and_metric(client, cluster, namespace):
@@ -148,13 +161,12 @@ async def test_an_object_that_does_not_decode_is_named_by_readiness_log_and_metr
             await client.create(configmap("good", namespace))
             await eventually(lambda: narrow.seen == ["good"] and sorted(wide.seen) == ["bad", "good"])
             source = f"configmaps in {namespace} where role=good"
-            problem = manager.ready()[f"source {source}"]
-            assert problem is not None
+            problem = await eventually(lambda: manager.ready()[f"source {source}"])
             assert f"{namespace}/bad left out: it does not decode" in problem
             assert metric(registry, "steersman_cache_undecodable_total", cluster="", source=source) >= 1
             await client.patch(ConfigMap, "bad", {"data": {"x": None}}, type=PatchType.MERGE, namespace=namespace)
             await eventually(lambda: "bad" in narrow.seen, "what can be read again is reconciled")
-            assert manager.ready()[f"source {source}"] is None
+            await eventually(lambda: manager.ready()[f"source {source}"] is None)
     assert [line["object"] for line in lines if line["event"] == "an object is left out"] == [f"{namespace}/bad"]
 
 
@@ -183,7 +195,7 @@ async def test_a_kind_installed_after_the_start_is_picked_up_and_held_up_nobody(
             assert gizmos.seen == []
             await client.create({**crd_manifest(Gizmo)})
             await eventually(lambda: client.create(Gizmo(metadata=ObjectMeta(name="first", namespace=namespace))))
-            await eventually(lambda: gizmos.seen == ["first"], "the new kind is reconciled", timeout=40)
+            await eventually(lambda: gizmos.seen == ["first"], "the new kind is reconciled")
             await eventually(lambda: problem() == "")
     await client.delete(CRDS, f"gizmos.{group}")
     assert any(line.get("source") == source and line.get("reason") == "NotFound" for line in lines)
@@ -235,10 +247,15 @@ async def test_rights_that_are_taken_away_stop_only_what_needs_them_until_they_a
             Client.connect(limited, clock=clock) as through,
             running(through, maps.controller, secrets.controller, registry=registry, clock=clock) as manager,
         ):
-            assert problem() == ""
+            await eventually(lambda: problem() == "")
             await give(rules[0])
-            await road.proxy.cut()  # a watch that is open stays open; the next one is refused
-            await eventually(problem)
+
+            async def refused() -> bool:
+                if problem() == "":  # a watch that is open stays open, and rights are read from a cache
+                    await road.proxy.cut()
+                return "forbidden" in problem().lower()
+
+            await eventually(refused)
             assert "secrets" in problem()
             reason = {"cluster": "", "source": source, "reason": "Forbidden"}
             await eventually(lambda: metric(registry, "steersman_cache_failures_total", **reason) >= 1)
@@ -248,8 +265,8 @@ async def test_rights_that_are_taken_away_stop_only_what_needs_them_until_they_a
             await eventually(lambda: "forbidden" in problem().lower())
             assert secrets.seen == []
             await give(*rules)
-            await eventually(lambda: secrets.seen == ["missed"], "what happened meanwhile is not lost", timeout=40)
-            assert problem() == ""
+            await eventually(lambda: secrets.seen == ["missed"], "what happened meanwhile is not lost")
+            await eventually(lambda: problem() == "")
     told = [line for line in lines if line.get("source") == source and line.get("reason") == "Forbidden"]
     assert told
     assert {line["log_level"] for line in told} == {"error"}
@@ -282,7 +299,7 @@ async def test_a_write_that_is_forbidden_is_told_with_its_rule_and_succeeds_once
             async def done() -> bool:
                 return (await client.get(ConfigMap, "one", namespace=namespace)).data == {"done": "yes"}
 
-            await eventually(done, timeout=40)
+            await eventually(done)
     line = next(line for line in lines if line["event"] == "reconcile failed")
     assert (line["controller"], line["object"]) == ("marker", f"{namespace}/one")
     assert 'cannot patch resource "configmaps"' in line["error"]

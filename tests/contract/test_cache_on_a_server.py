@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from steersman.cache import InformerPool
 from steersman.kube.client import Client, PatchType
 from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import ObjectMeta, Resource
+from steersman.kube.objects import ObjectMeta, PartialObjectMetadata, Resource
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.testing import FaultProxy, eventually
 
@@ -47,18 +47,26 @@ def pool(request, client):
 
 
 @pytest.fixture
-async def run():
+async def run(client, namespace):
     tasks = []
 
     async def start(informer):
+        await eventually(lambda: cache_of_the_server_is_fresh(client, namespace))
         tasks.append(asyncio.create_task(informer.run()))
-        await asyncio.wait_for(informer.wait_synced(), 20)
+        await asyncio.wait_for(informer.wait_synced(), 90)
         return informer
 
     yield start
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def cache_of_the_server_is_fresh(client, namespace) -> bool:
+    """A first list is answered from the server's cache, which may be behind; what a test has made must be in there."""
+    made = await client.list(CONFIGMAPS, into=PartialObjectMetadata, namespace=namespace)
+    known = await client.list(CONFIGMAPS, into=PartialObjectMetadata, namespace=namespace, resource_version="0")
+    return int(known.resource_version) >= max((int(one.metadata.resource_version) for one in made.items), default=0)
 
 
 def names(informer) -> list[str]:
@@ -169,6 +177,7 @@ async def test_a_kind_that_is_missing_says_so_and_appears_when_it_is_installed(p
     assert "CustomResourceDefinition installed?" in informer.health().problem
     assert not informer.has_synced()
     task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_cut_connection_loses_nothing(cluster, client, namespace, tmp_path, run):
@@ -182,4 +191,4 @@ async def test_a_cut_connection_loses_nothing(cluster, client, namespace, tmp_pa
             for number in range(5):
                 await proxy.cut()
                 await client.create(configmap(f"n{number}", namespace))
-            await eventually(lambda: names(informer) == [f"n{n}" for n in range(5)], timeout=40)
+            await eventually(lambda: names(informer) == [f"n{n}" for n in range(5)])

@@ -145,7 +145,7 @@ async def test_a_watch_gives_every_change_from_a_revision_on(client, ns):
     await client.patch(ConfigMap, "a", {"data": {"k": "2"}})
     await client.delete(ConfigMap, "a")
     async with client.watch(Strict, namespace=ns, resource_version=start, timeout_seconds=30) as events:
-        seen = [await asyncio.wait_for(anext(events), 20) for _ in range(4)]
+        seen = [await asyncio.wait_for(anext(events), 90) for _ in range(4)]
     assert [event.type for event in seen] == ["ADDED", "ADDED", "MODIFIED", "DELETED"]
     assert isinstance(seen[1].object, Undecodable)
     assert seen[1].object.metadata.name == "empty"
@@ -157,8 +157,8 @@ async def test_a_streamed_list_ends_with_its_bookmark(client, ns, into):
     await client.create(configmap("a", k="1"))
     options = {"namespace": ns, "field_selector": "metadata.name=a", "timeout_seconds": 30}
     async with client.watch(ConfigMap, send_initial_events=True, into=into, **options) as events:
-        first = await asyncio.wait_for(anext(events), 20)
-        last = await asyncio.wait_for(anext(events), 20)
+        first = await asyncio.wait_for(anext(events), 90)
+        last = await asyncio.wait_for(anext(events), 90)
     assert (first.type, last.type, last.initial_events_end) == ("ADDED", "BOOKMARK", True)
 
 

@@ -60,7 +60,7 @@ async def _forgotten(api: RawApi, space: Space, revision: str) -> None:
         await api.patch(space.core("secrets/b"), {"metadata": {"labels": {"n": str(next(numbers))}}})
         return (await api.get(space.core("secrets"), **query)).status == 410
 
-    await eventually(forgotten, timeout=30)
+    await eventually(forgotten)
 
 
 async def test_an_exact_list_of_a_forgotten_revision_is_gone(past: Past):

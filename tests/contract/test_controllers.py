@@ -82,7 +82,7 @@ async def running(client: Client, *controllers: Controller, **options: Any):
         yield manager
     finally:
         manager.stop()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 90)
 
 
 def parent(namespace: str, name: str = "parent", **data: str) -> ConfigMap:
@@ -559,7 +559,7 @@ async def test_a_program_ends_gracefully_on_a_signal(cluster, client, namespace,
     task = asyncio.create_task(program)
     await began.wait()
     signal.raise_signal(signal.SIGTERM)
-    await asyncio.wait_for(task, 20)
+    await asyncio.wait_for(task, 90)
     assert ended == ["parent"]
     lease = await client.get(Lease, "lease", namespace=namespace)
     assert not lease.spec.holder_identity

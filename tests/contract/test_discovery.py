@@ -113,7 +113,7 @@ async def test_aggregated_discovery_of_the_core_group(api: RawApi):
 
 
 async def test_aggregated_discovery_knows_custom_resources(api: RawApi, widgets: str):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while True:
             got = await api.get("/apis", headers=AGGREGATED)
             if any(item["metadata"]["name"] == widgets for item in got.body["items"]):
@@ -138,7 +138,7 @@ async def test_openapi_is_indexed_by_group_with_a_hash(api: RawApi):
 
 async def test_openapi_describes_custom_resources(api: RawApi, widgets: str):
     key = f"apis/{widgets}/v1"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while key not in (index := document(await api.get("/openapi/v3")))["paths"]:
             pass
     got = document(await api.get(index["paths"][key]["serverRelativeURL"]))

@@ -88,7 +88,7 @@ def _kubectl(server: ApiServer, home: Path) -> Program:
 async def _run(kubectl: Program, stop: Stop, arguments: list[str]) -> list[str]:
     if stop.watch:
         return await _follow(kubectl, stop, arguments)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while True:
             output = await kubectl(*arguments, stdin=stop.stdin, check=False)
             if not stop.until or stop.until in output.out:
@@ -103,7 +103,7 @@ async def _follow(kubectl: Program, stop: Stop, arguments: list[str]) -> list[st
     assert process.stdout is not None
     lines: list[str] = []
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             for awaited, command in stop.watch:
                 while len(lines) < awaited:
                     lines.append((await process.stdout.readline()).decode())

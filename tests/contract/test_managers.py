@@ -26,7 +26,7 @@ from steersman.runtime.result import requeue
 from steersman.runtime.sharding import KubeShards
 from steersman.testing import FaultProxy, eventually
 
-QUICK = Timing(lease_seconds=3, renew_seconds=2, retry_seconds=0.3)
+QUICK = Timing(lease_seconds=60, renew_seconds=40, retry_seconds=0.3)  # asks often; no busy machine takes a lease away
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def running(manager: Manager):
         yield task
     finally:
         manager.stop()
-        await asyncio.wait_for(asyncio.wait([task]), 30)
+        await asyncio.wait_for(asyncio.wait([task]), 90)
 
 
 def make(client: Client, *controllers: Controller, **options: Any) -> Manager:
@@ -58,7 +58,8 @@ async def test_a_lease_is_held_renewed_and_given_back(client, namespace):
     elector = LeaderElector(KubeLease(client, "leader", namespace), identity="me", timing=QUICK)
     await elector.acquire()
     first = await client.get(Lease, "leader", namespace=namespace)
-    assert (first.spec.holder_identity, first.spec.lease_duration_seconds, first.spec.lease_transitions) == ("me", 3, 0)
+    held = first.spec
+    assert (held.holder_identity, held.lease_duration_seconds, held.lease_transitions) == ("me", 60, 0)
     holding = asyncio.create_task(elector.hold())
 
     async def renewed():
@@ -135,7 +136,7 @@ async def test_processes_share_namespaces_and_take_over_what_another_leaves(clie
         async with running(second) as two:
             await eventually(lambda: set(owners.values()) == {"first", "second"} and len(owners) == len(spaces))
             first.stop()
-            await eventually(lambda: owners == dict.fromkeys(spaces, "second"), timeout=40)
+            await eventually(lambda: owners == dict.fromkeys(spaces, "second"))
             assert not two.done()
         await asyncio.wait([one])
         one.result()
@@ -186,7 +187,7 @@ async def test_a_kind_that_is_missing_at_the_start_is_found_when_it_is_installed
 
         try:
             await eventually(installed)
-            await eventually(lambda: "late" in seen, timeout=70)
+            await eventually(lambda: "late" in seen)
 
             async def ready():
                 return (await readyz())[0] == 200
@@ -265,13 +266,18 @@ async def test_rights_removed_at_run_time_stop_only_what_needs_them_and_are_name
         async with running(manager) as task:
             await eventually(lambda: problem_of_secrets() is None)
             await admin.delete(RoleBinding, "secrets", namespace=namespace)
-            await proxy.cut()
-            await eventually(lambda: "secrets" in (problem_of_secrets() or ""))
+
+            async def refused():
+                if problem_of_secrets() is None:  # a watch that is open stays open, and rights are read from a cache
+                    await proxy.cut()
+                return "forbidden" in (problem_of_secrets() or "").lower()
+
+            await eventually(refused)
             await admin.create(hidden)
             await admin.create(configmap(namespace, "meanwhile"))
             await eventually(lambda: "ConfigMap meanwhile" in seen)
             assert "Secret hidden" not in seen
             await admin.create(binding(namespace, "secrets"))
-            await eventually(lambda: "Secret hidden" in seen, timeout=70)
+            await eventually(lambda: "Secret hidden" in seen)
             await eventually(lambda: problem_of_secrets() is None)
             assert not task.done()

@@ -203,7 +203,7 @@ async def test_a_watch_ends_after_its_timeout(api: RawApi, ns: Space):
 
 async def test_a_bookmark_before_the_end_tells_how_far_the_server_is(api: RawApi, ns: Space):
     start = await make(api, ns, "a")
-    options = {"timeoutSeconds": 4, "allowWatchBookmarks": "true", "resourceVersion": start}
+    options = {"timeoutSeconds": 8, "allowWatchBookmarks": "true", "resourceVersion": start}
     async with api.watch(ns.core("secrets"), **options) as stream:
         elsewhere = await make(api, Space("default"), f"of-{ns}")
         event = await stream.until("BOOKMARK")

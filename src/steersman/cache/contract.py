@@ -42,6 +42,7 @@ class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
     objects: int = 0
     resource_version: str = ""  # the revision the store has reached
     last_event_seconds: float | None = None  # age of the last event or bookmark; None before the first
+    refused: bool = False  # rights are missing, to list as well as to watch
     problem: str | None = None  # why it is not (or only partly) working, and the way out; never a secret value
 
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import structlog
+from steersman.logger import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from steersman.kube.resources import ObjectRef
 
+
 __all__ = ["Index"]
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Index(Generic[T]):

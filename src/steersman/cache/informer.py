@@ -14,19 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-import structlog
+import msgspec
 
 from steersman.cache.contract import SourceHealth
-from steersman.cache.identity import ref_of, revision_of
+from steersman.cache.identity import ref_of
 from steersman.cache.reflector import Reflector
 from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.kube.codec import Undecodable
-from steersman.kube.errors import Forbidden, NotFound
+from steersman.kube.errors import NotFound
 from steersman.kube.resources import Kind
+from steersman.logger import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -42,7 +44,7 @@ __all__ = ["SharedInformer"]
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class SharedInformer(Generic[T]):
@@ -62,12 +64,15 @@ class SharedInformer(Generic[T]):
         clock: Clock = SYSTEM_CLOCK,
         cluster: str = "",
         streaming: bool = True,
+        taken: Collection[str] = (),
     ) -> None:
+        """`taken` are names of others, which this one must not have: a name labels metrics."""
         self.target = target
         self.kind: Kind = target if isinstance(target, Kind) else cast(Any, target).KIND
-        self.name = _describe(self.kind, namespaces, label_selector, field_selector)
+        self.name = _unique(_describe(self.kind, namespaces, label_selector, field_selector), target, taken)
         self._clock = clock
         self._transform = transform
+        self._carries_managers = _carries_managers(target)
         self._store: Store[T] = Store(clock=clock)
         self._bad: dict[ObjectRef, str] = {}
         self._synced = asyncio.Event()
@@ -81,7 +86,7 @@ class SharedInformer(Generic[T]):
             origin = _Collection(client, target, scope, label_selector, field_selector)
             self._scopes[scope] = Reflector(
                 origin,
-                _Scope(self._store, self._subscribers, scope, self._forget),
+                _Scope(self._store, self._subscribers, scope, self._forget, self._forget_all_but),
                 name=self.name,
                 metrics=self._metrics,
                 random=random,
@@ -117,6 +122,7 @@ class SharedInformer(Generic[T]):
             objects=len(self._store),
             resource_version=self._store.revision,
             last_event_seconds=now - min(heard) if heard else None,
+            refused=any(reflector.status.refused for reflector in self._scopes.values()),
             problem="; ".join(self._problems()) or None,
         )
 
@@ -141,7 +147,7 @@ class SharedInformer(Generic[T]):
 
     def _settled(self, scope: str | None) -> bool:
         status = self._scopes[scope].status
-        return status.synced or (scope is not None and isinstance(status.error, Forbidden))
+        return status.synced or (scope is not None and status.refused)
 
     # -- reading and writing -------------------------------------------------------------------------------------
 
@@ -175,7 +181,9 @@ class SharedInformer(Generic[T]):
             self._leave_out(obj, f"it does not decode: {obj.error}")
             return None
         try:
-            kept = _slim(obj if self._transform is None else self._transform(obj))
+            kept = obj if self._transform is None else self._transform(obj)
+            if self._carries_managers:
+                kept = _slim(kept)
         except Exception as problem:  # noqa: BLE001  # one poisonous object must not stop the others
             self._leave_out(obj, f"the transform failed: {type(problem).__name__}")
             return None
@@ -185,6 +193,11 @@ class SharedInformer(Generic[T]):
 
     def _forget(self, ref: ObjectRef) -> None:
         self._bad.pop(ref, None)
+
+    def _forget_all_but(self, known: Collection[ObjectRef], scope: str | None) -> None:
+        """A complete list names the objects that cannot be read; others of that scope are gone."""
+        for ref in [ref for ref in self._bad if ref not in known and scope in {None, ref.namespace}]:
+            del self._bad[ref]
 
     def _leave_out(self, obj: Any, why: str) -> None:
         ref = ref_of(obj)
@@ -198,30 +211,37 @@ class _Scope(Generic[T]):
     """Where one reflector's news goes: its part of the store, then the subscribers."""
 
     def __init__(
-        self, store: Store[T], subscribers: Subscribers[T], namespace: str | None, forget: Callable[[ObjectRef], None]
+        self,
+        store: Store[T],
+        subscribers: Subscribers[T],
+        namespace: str | None,
+        forget: Callable[[ObjectRef], None],
+        forget_all_but: Callable[[Collection[ObjectRef], str | None], None],
     ) -> None:
         self._store = store
         self._subscribers = subscribers
         self._namespace = namespace
         self._forget = forget  # a left-out object is gone
+        self._forget_all_but = forget_all_but
         self._filled = False
 
     async def replace(self, objects: Iterable[T], revision: str, keep: Collection[ObjectRef]) -> None:
+        self._forget_all_but(keep, self._namespace)
         changes = self._store.replace(objects, revision, namespace=self._namespace, keep=keep)
         initial, self._filled = not self._filled, True
         await self._subscribers.deliver_all(changes, initial=initial)
 
     def upsert(self, obj: T) -> None:
-        change = self._store.upsert(obj)
-        self._store.reached(revision_of(obj), namespace=self._namespace)
-        self._subscribers.deliver(change)
+        self._subscribers.deliver(self._store.put(obj), obj)
 
     def remove(self, obj: T) -> None:
         self._forget(ref_of(obj))
         change = self._store.remove(obj)
-        self._store.reached(revision_of(obj), namespace=self._namespace)
         if change is not None:
-            self._subscribers.deliver(change)
+            self._subscribers.deliver(change.old, None)
+
+    def reached(self, revision: str) -> None:
+        self._store.reached(revision, namespace=self._namespace)
 
     def progress(self, revision: str) -> None:
         self._store.progress(revision, namespace=self._namespace)
@@ -255,6 +275,14 @@ class _Collection:
         )
 
 
+def _carries_managers(target: Any) -> bool:
+    """Whether objects may come with managedFields: dicts do, and structs that ask for them."""
+    if isinstance(target, Kind):
+        return True
+    metadata = next((field.type for field in msgspec.structs.fields(target) if field.name == "metadata"), None)
+    return "managed_fields" in getattr(metadata, "__struct_fields__", ("managed_fields",))
+
+
 def _slim(obj: T) -> T:
     """`obj` without managedFields, which are most of an object's bytes and nobody's business in a cache.
 
@@ -279,3 +307,9 @@ def _describe(
     if conditions:
         parts.append(f"where {' and '.join(conditions)}")
     return " ".join(parts)
+
+
+def _unique(name: str, target: Any, taken: Collection[str]) -> str:
+    """The name, followed by what tells this source from others for the same objects: its class, or at last a number."""
+    candidates = (f"{name} as {getattr(target, '__name__', 'dict')}{f' {n}' if n > 1 else ''}" for n in count(1))
+    return name if name not in taken else next(one for one in candidates if one not in taken)

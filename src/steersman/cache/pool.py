@@ -93,6 +93,7 @@ class InformerPool:
                 metrics=self._metrics,
                 cluster=self._cluster,
                 streaming=self._streaming,
+                taken={informer.name for informer in self._informers.values()},
             )
             if self.on_new is not None:
                 self.on_new(known)

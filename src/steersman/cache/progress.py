@@ -59,6 +59,7 @@ PAGE = 500  # objects per page of a list: bounds the memory one response needs
 BACKOFF_FIRST = 0.8  # seconds; doubles with every failure…
 BACKOFF_LIMIT = 30.0  # …up to here, and up to as much again is added at random so that clients do not march in step
 REFUSED_LIMIT = 6.0  # …or here for a missing kind or right, which somebody may be about to install or grant
+LISTING_LIMIT = 10.0  # …or here where lists stand in for a watch that is not allowed
 BACKOFF_FORGET = 120.0  # seconds without a failure after which the next one counts as the first
 SHORT_WATCH = 1.0  # a watch that ends sooner than this without an event is a server in trouble, not an idle one
 PATIENCE = 5  # failed watches in a row after which the revision itself is doubted, and listed anew
@@ -186,6 +187,10 @@ def _after_failed_list(
     if isinstance(step, Stream) and isinstance(error, (Invalid, BadRequest, MethodNotAllowed)):
         progress = replace(progress, streaming=False)
         return progress, first_step(progress)
+    if isinstance(error, Forbidden):  # rights may be to list but not to watch, and lists from time to time are enough
+        progress = replace(progress, streaming=not isinstance(step, Stream))
+        if isinstance(step, Stream):
+            return progress, first_step(progress)
     limit = REFUSED_LIMIT if isinstance(error, (NotFound, Forbidden)) else BACKOFF_LIMIT
     progress, delay = _back_off(progress, now, random, limit)
     return progress, first_step(progress, after=_at_least(delay, error))
@@ -198,7 +203,8 @@ def _after_failed_watch(progress: Progress, outcome: Failed, now: float, random:
         return progress, Watch(progress.revision)
     if isinstance(error, Gone) and outcome.events:
         return progress, first_step(progress)
-    progress, delay = _back_off(progress, now, random)
+    limit = LISTING_LIMIT if isinstance(error, Forbidden) else BACKOFF_LIMIT
+    progress, delay = _back_off(progress, now, random, limit)
     delay = _at_least(delay, error)
     if isinstance(error, (ConnectionFailed, TooManyRequests)):
         return progress, Watch(progress.revision, after=delay)

@@ -4,6 +4,7 @@ It performs the steps that `steersman.cache.progress` decides on, and tells its 
 
     replace(objects, revision)   the complete state; what is missing from it is gone
     upsert(obj), remove(obj)     one object, in the order of its revisions
+    reached(revision)            so far for now
     progress(revision)           nothing happened up to here
 
 A reflector never gives up and never raises for what a server does: a refusal, an absence or a silence shows in
@@ -12,15 +13,13 @@ A reflector never gives up and never raises for what a server does: a refusal, a
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
-import structlog
 
 from steersman.cache.identity import ref_of, revision_of
 from steersman.cache.progress import (
+    SHORT_WATCH,
     Ended,
     Failed,
     List,
@@ -33,16 +32,16 @@ from steersman.cache.progress import (
     advance,
     first_step,
 )
-from steersman.clock import SYSTEM_CLOCK, Clock
-from steersman.kube.errors import KubeError
+from steersman.clock import SYSTEM_CLOCK, Clock, Deadline
+from steersman.kube.errors import Forbidden, KubeError, Unauthorized
+from steersman.logger import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from random import Random
 
     from steersman.cache.metrics import ReflectorMetrics
     from steersman.cache.progress import Step
-    from steersman.clock import Timer
     from steersman.kube.resources import ObjectRef
 
 __all__ = ["Origin", "Reflector", "ReflectorStatus", "Sink"]
@@ -55,7 +54,7 @@ GRACE = 5.0  # seconds a server may be late with the end of a watch before the c
 BOOKMARK_SECONDS = 60.0  # servers that send bookmarks send about one a minute
 MISSED_BOOKMARKS = 3  # silence of this many bookmarks means that nobody is there
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Sink(Protocol[T_contra]):
@@ -70,6 +69,9 @@ class Sink(Protocol[T_contra]):
     def remove(self, obj: T_contra) -> None:
         """One object is gone; this was its last state."""
 
+    def reached(self, revision: str) -> None:
+        """What was told last was at this revision."""
+
     def progress(self, revision: str) -> None:
         """Everything up to this revision has been told."""
 
@@ -81,7 +83,7 @@ class Origin(Protocol):
         """An async iterator of pages."""
 
     def watch(self, *, resource_version: str, timeout_seconds: int, send_initial_events: bool) -> Any:
-        """An async context manager giving an async iterator of watch events."""
+        """An async context manager giving something whose `batch()` is the next events, none at the end."""
 
 
 class ReflectorStatus(msgspec.Struct, kw_only=True):
@@ -92,6 +94,7 @@ class ReflectorStatus(msgspec.Struct, kw_only=True):
     revision: str = ""
     last_event: float | None = None  # monotonic seconds of the last event, bookmark or list
     error: KubeError | None = None  # why the last step failed; None once something worked again
+    refused: bool = False  # not even a list is allowed; a watch that is not is followed by a list
 
 
 class Reflector(Generic[T]):
@@ -175,59 +178,92 @@ class Reflector(Generic[T]):
         started = self._clock.monotonic()
         self.status.phase = "listing" if initial else "watching"
         self._metrics.watch_started()
+        deadline, recovery = Deadline(self._clock, timeout + GRACE), None
         try:
             async with (
-                _Deadline(self._clock, timeout + GRACE) as deadline,
+                deadline,
                 self._origin.watch(
                     resource_version=revision, timeout_seconds=timeout, send_initial_events=initial
                 ) as events,
             ):
-                async for event in events:
-                    deadline.touch()
-                    await self._receive(event, watching, deadline)
+                if not initial:
+                    recovery = self._clock.call_at(started + SHORT_WATCH, self._recovered)
+                while batch := await events.batch():
+                    deadline.restart()
+                    watching.events += len(batch)
+                    await self._receive(batch, watching, deadline)
+        except TimeoutError:
+            if not deadline.expired:
+                raise
+            self._metrics.stale()
+            stale = StaleWatch(f"nothing heard for {deadline.seconds:.0f} s although the server should have spoken")
+            return Failed(stale, watching.reached, watching.events, watching.pending is None)
         except KubeError as error:
-            if isinstance(error, StaleWatch):
-                self._metrics.stale()
             return Failed(error, watching.reached, watching.events, watching.pending is None)
         finally:
+            if recovery is not None:
+                recovery.cancel()
             self._metrics.watch_ended(watching.events, self._clock.monotonic() - started)
         seconds = self._clock.monotonic() - started
         return Ended(watching.reached, watching.events, seconds, watching.pending is None)
 
-    async def _receive(self, event: Any, watching: _Watching[T], deadline: _Deadline) -> None:
-        watching.events += 1
-        revision = revision_of(event.object)
-        pending = watching.pending
-        if event.type == "BOOKMARK":
-            deadline.expect_every(BOOKMARK_SECONDS, MISSED_BOOKMARKS)
-            if pending is not None:
-                if event.initial_events_end:
-                    watching.pending = None
-                    watching.reached = revision
-                    await self._take_over(pending, revision)
-                    self.status.phase = "watching"
+    async def _receive(self, batch: Iterable[Any], watching: _Watching[T], deadline: Deadline) -> None:
+        """Events that came together, in order; nobody else gets a turn among them, but where the state is complete."""
+        events = iter(batch)
+        if watching.pending is not None:
+            end = self._collect(events, watching.pending, deadline)
+            if end is None:
                 return
-            self._sink.progress(revision)
-        elif pending is not None:
-            if event.type == "DELETED":
+            pending, watching.pending = watching.pending, None
+            watching.reached = revision_of(end.object)
+            await self._take_over(pending, watching.reached)
+            self.status.phase = "watching"
+        self._follow(events, watching, deadline)
+
+    def _collect(self, events: Iterator[Any], pending: dict[ObjectRef, T | None], deadline: Deadline) -> Any:
+        """Take initial events in; the bookmark that ends them, if it came."""
+        project = self._project
+        for event in events:
+            if event.type == "BOOKMARK":
+                _expect_bookmarks(deadline)
+                if event.initial_events_end:
+                    return event
+            elif event.type == "DELETED":
                 pending.pop(ref_of(event.object), None)
             else:
-                pending[ref_of(event.object)] = self._project(event.object)
-            return
-        elif event.type == "DELETED":
-            self._sink.remove(event.object)
-        elif (obj := self._project(event.object)) is not None:
-            self._sink.upsert(obj)
-        watching.reached = revision
-        self._alive(revision)
+                obj = event.object
+                pending[ref_of(obj)] = project(obj)
+        return None
+
+    def _follow(self, events: Iterator[Any], watching: _Watching[T], deadline: Deadline) -> None:
+        """Tell the sink what happened."""
+        sink, project, last = self._sink, self._project, None
+        for event in events:
+            kind, last = event.type, event.object
+            if kind == "DELETED":
+                sink.remove(last)
+            elif kind == "BOOKMARK":
+                _expect_bookmarks(deadline)
+                sink.progress(revision_of(last))
+            elif (kept := project(last)) is not None:
+                sink.upsert(kept)
+        if last is not None:
+            watching.reached = revision_of(last)
+            sink.reached(watching.reached)
+            self._alive(watching.reached)
 
     def _alive(self, revision: str) -> None:
         status = self.status
         status.revision = revision
         status.last_event = self._clock.monotonic()
-        if status.error is not None:
-            status.error = None
-            self._log.info("the source works again", revision=revision)
+        self._recovered()
+
+    def _recovered(self) -> None:
+        """Something came, or a watch stays open: it works, also where nothing happens that it could tell."""
+        self.status.refused = False
+        if self.status.error is not None:
+            self.status.error = None
+            self._log.info("the source works again", revision=self.status.revision)
 
     def _report(self, step: Step, error: Exception) -> None:
         """Say it once when a source starts failing or fails in another way; repeats are for the metric."""
@@ -236,6 +272,7 @@ class Reflector(Generic[T]):
         self._metrics.failed(error.reason)
         known = self.status.error
         self.status.error = error
+        self.status.refused = isinstance(step, List) and isinstance(error, (Forbidden, Unauthorized))
         self._on_status()
         if known is None or known.reason != error.reason:
             say = self._log.error if error.code in {401, 403} else self._log.info
@@ -251,53 +288,8 @@ class _Watching(Generic[T]):
         self.pending = pending  # the initial state while it is incomplete
 
 
-class _Deadline(contextlib.AbstractAsyncContextManager["_Deadline"]):
-    """Cancels its block when nothing has been heard for too long, and says so as `StaleWatch`.
-
-    Touching it costs one clock reading; the timer is set anew only when it goes off.
-    """
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock = clock
-        self._patience = seconds
-        self._heard = clock.monotonic()
-        self._timer: Timer | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._expired = False
-
-    def touch(self) -> None:
-        self._heard = self._clock.monotonic()
-
-    def expect_every(self, seconds: float, misses: int) -> None:
-        """The other side has shown that it speaks up regularly: be less patient from now on."""
-        patience = seconds * misses + GRACE
-        if patience < self._patience:
-            self._patience = patience
-            self._arm()
-
-    async def __aenter__(self) -> _Deadline:
-        self._task = asyncio.current_task()
-        self._arm()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self._expired:
-            return
-        assert self._task is not None
-        if self._task.uncancel() == 0 and (kind is None or issubclass(kind, asyncio.CancelledError)):
-            raise StaleWatch(f"nothing heard for {self._patience:.0f} s although the server should have spoken")
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._clock.call_at(self._heard + self._patience, self._check)
-
-    def _check(self) -> None:
-        if self._clock.monotonic() - self._heard < self._patience:
-            self._arm()
-            return
-        self._expired = True
-        assert self._task is not None
-        self._task.cancel()
+def _expect_bookmarks(deadline: Deadline) -> None:
+    """The other side has shown that it speaks up regularly: be less patient from now on."""
+    patience = BOOKMARK_SECONDS * MISSED_BOOKMARKS + GRACE
+    if deadline.seconds is None or patience < deadline.seconds:
+        deadline.restart(patience)

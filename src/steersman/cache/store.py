@@ -69,15 +69,24 @@ class Store(Generic[T]):
 
     def upsert(self, obj: T) -> Change[T]:
         """The watch says that `obj` is now like this."""
+        return Change(self.put(obj), obj)
+
+    def put(self, obj: T) -> T | None:
+        """As `upsert`, answering what was there before."""
         ref = ref_of(obj)
-        before = self._visible(ref)
-        space = self._base.setdefault(ref.namespace, {})
+        watched = self._overlay or self._indexes or self._snapshots
+        before = self._visible(ref) if watched else None
+        space = self._base.get(ref.namespace)
+        if space is None:
+            space = self._base[ref.namespace] = {}
         old = space.get(ref.name)
         space[ref.name] = obj
-        self._size += old is None
-        self._catch_up(ref, obj)
-        self._shown(ref, before)
-        return Change(old, obj)
+        if old is None:
+            self._size += 1
+        if watched:
+            self._catch_up(ref, obj)
+            self._shown(ref, before)
+        return old
 
     def remove(self, obj: T) -> Change[T] | None:
         """The watch says that `obj` is gone. None when it was not known."""
@@ -139,7 +148,7 @@ class Store(Generic[T]):
         return [Change(None, obj) for members in fresh.values() for obj in members.values()]
 
     def reached(self, revision: str, *, namespace: str | None = None) -> None:
-        """The last object told of was at `revision`; cheaper than `progress`, for every single event."""
+        """The last object told of was at `revision`; cheaper than `progress`, for every batch of events."""
         self._reached[namespace] = revision
 
     def progress(self, revision: str, *, namespace: str | None = None) -> None:

@@ -29,27 +29,25 @@ class Subscribers(Generic[T]):
         self._synced = synced
         self._log = log
         self._metrics = metrics
-        self._members: list[_Member[T]] = []
+        self._members: tuple[_Member[T], ...] = ()  # made anew when somebody comes or goes
 
     def add(self, handler: Handler[T], known: Iterable[T]) -> Subscription:
         """Tell `handler` of every change from now on, and of what is known already as initial creations."""
         member = _Member(self, handler)
-        self._members.append(member)
+        self._members = (*self._members, member)
         for obj in known:
-            self._call(member, None, obj, initial=True)
+            self._tell((member,), None, obj, initial=True)
         return member
 
-    def deliver(self, change: Change[T]) -> None:
+    def deliver(self, old: T | None, new: T | None) -> None:
         """Tell everybody of one change."""
-        for member in tuple(self._members):
-            self._call(member, change.old, change.new, initial=False)
+        self._tell(self._members, old, new, initial=False)
 
     async def deliver_all(self, changes: Sequence[Change[T]], *, initial: bool) -> None:
         """Tell everybody who is here now; whoever joins meanwhile has the new state already."""
-        members = tuple(self._members)
+        members = self._members
         for number, change in enumerate(changes, 1):
-            for member in members:
-                self._call(member, change.old, change.new, initial=initial and change.old is None)
+            self._tell(members, change.old, change.new, initial=initial and change.old is None)
             if number % BATCH == 0:
                 await asyncio.sleep(0)
 
@@ -57,7 +55,7 @@ class Subscribers(Generic[T]):
         """Tell `member` nothing more."""
         if member.active:
             member.active = False
-            self._members.remove(member)
+            self._members = tuple(one for one in self._members if one is not member)
 
     def has_synced(self) -> bool:
         """Whether the first complete list has been handled."""
@@ -67,15 +65,16 @@ class Subscribers(Generic[T]):
         """Return once `has_synced()`."""
         await self._synced.wait()
 
-    def _call(self, member: _Member[T], old: T | None, new: T | None, *, initial: bool) -> None:
-        if not member.active:
-            return
-        try:
-            member.handler(old, new, initial)
-        except Exception as error:  # noqa: BLE001  # whatever a handler does, the store and the others go on
-            self._metrics.handler_errors.inc()
-            about = str(ref_of(old if new is None else new))
-            self._log.error("an event handler failed", object=about, traceback=traceback_of(error))
+    def _tell(self, members: tuple[_Member[T], ...], old: T | None, new: T | None, *, initial: bool) -> None:
+        for member in members:
+            if not member.active:
+                continue
+            try:
+                member.handler(old, new, initial)
+            except Exception as error:  # noqa: BLE001  # whatever a handler does, the store and the others go on
+                self._metrics.handler_errors.inc()
+                about = str(ref_of(old if new is None else new))
+                self._log.error("an event handler failed", object=about, traceback=traceback_of(error))
 
 
 class _Member(Generic[T]):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from steersman.kube.errors import BadResponse, RequestInfo, error_for_status
+from steersman.kube.errors import BadResponse, KubeError, RequestInfo, error_for_status
+from steersman.kube.lines import split_block
 from steersman.kube.objects import ObjectMeta, PartialObjectMetadata, Resource
 from steersman.kube.resources import Kind
 
@@ -33,7 +34,7 @@ class Undecodable(msgspec.Struct, frozen=True):
     error: str
 
 
-class WatchEvent(msgspec.Struct, Generic[T]):
+class WatchEvent(msgspec.Struct, Generic[T], gc=False):
     """One event of a watch. An ERROR never gets this far: it is raised as the error it stands for.
 
     A BOOKMARK's object is a PartialObjectMetadata (a dict, when dicts were asked for) of which only the
@@ -131,6 +132,22 @@ class Codec(Generic[T]):
             items = [self._named(item) for item in items]
         meta = wire.metadata
         return Page(items, meta.resource_version, meta.continue_token, meta.remaining_item_count, undecodable)
+
+    def events(self, block: bytes, request: RequestInfo | None = None) -> tuple[list[WatchEvent[T]], KubeError | None]:
+        """The events in a block of lines, and the error that ends them, if one does."""
+        try:
+            events: list[WatchEvent[T]] = self._event.decode_lines(block)
+            if {event.type for event in events} <= _CHANGES:
+                return events, None
+        except msgspec.DecodeError:
+            pass
+        events = []
+        try:
+            for line in split_block(block):  # something in it wants a closer look, which no other event may miss
+                events.append(self.event(line, request))
+        except KubeError as error:
+            return events, error
+        return events, None
 
     def event(self, line: bytes, request: RequestInfo | None = None) -> WatchEvent[T]:
         """The event in `line`; an ERROR event raises."""

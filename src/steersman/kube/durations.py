@@ -27,6 +27,7 @@ _UNITS: Final = {
     "ns": 1,
 }
 _LIMIT: Final = 1 << 63  # nanoseconds; Go counts in 64 bits
+_DIGITS: Final = 19  # of that number
 _PART: Final = re.compile(r"(?P<whole>[0-9]*)(?P<point>\.(?P<fraction>[0-9]*))?(?P<unit>[^.0-9]*)")
 
 _WORDS: Final = {
@@ -123,10 +124,9 @@ def _nanoseconds(text: str) -> int:
 
 
 def _part_nanoseconds(text: str, part: re.Match[str]) -> int:
-    whole, fraction = part["whole"], part["fraction"] or ""
-    invalid = FormatError(f"time: invalid duration {_go_quoted(text)}")
-    if (not whole and not fraction) or int(whole or "0") > _LIMIT:
-        raise invalid
+    whole, fraction = part["whole"].lstrip("0"), part["fraction"] or ""
+    if not (part["whole"] or fraction) or len(whole) > _DIGITS or int(whole or "0") > _LIMIT:
+        raise FormatError(f"time: invalid duration {_go_quoted(text)}")
     if not part["unit"]:
         raise FormatError(f"time: missing unit in duration {_go_quoted(text)}")
     unit = _UNITS.get(part["unit"])
@@ -134,7 +134,7 @@ def _part_nanoseconds(text: str, part: re.Match[str]) -> int:
         raise FormatError(f"time: unknown unit {_go_quoted(part['unit'])} in duration {_go_quoted(text)}")
     nanoseconds = int(whole or "0") * unit + _fraction_nanoseconds(fraction, unit)
     if nanoseconds > _LIMIT:
-        raise invalid
+        raise FormatError(f"time: invalid duration {_go_quoted(text)}")
     return nanoseconds
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from steersman.clock import Clock, timeout
+from steersman.clock import Clock, Deadline
 from steersman.errors import FormatError
 from steersman.kube.auth import KeyPair, bearer
 from steersman.kube.errors import CredentialsFailed
@@ -114,7 +114,7 @@ class ExecCredentials:
             hint = f"; {plugin.install_hint}" if plugin.install_hint else "; install it or correct users.*.exec.command"
             raise self._failed(f"cannot be started: {found}{hint}") from None
         try:
-            async with timeout(self._clock, limit):
+            async with Deadline(self._clock, limit):
                 output = await _read_bounded(process)
                 code = await process.wait()
         except TimeoutError:

@@ -177,7 +177,7 @@ def load_config(
     merged, missing = _Merged(), []
     for file in files:
         try:
-            merged.add(Document.read(file.absolute()))
+            merged.add(Document.read(file.absolute(), hint="; correct it or take it out of $KUBECONFIG"))
         except FileNotFoundError:
             missing.append(str(file))
     if missing and required:

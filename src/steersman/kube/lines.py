@@ -1,4 +1,4 @@
-"""Bytes to lines, for watch streams.
+"""Bytes to lines, for watch streams: one by one, or all whole lines that have come as one block.
 
 Chunks of a line are kept in a list and joined once, when its end arrives: the cost is linear however the network cuts
 a line, where `tail + chunk` would copy a 1.4 MB event once per packet. A line longer than the limit is an error, so
@@ -7,7 +7,7 @@ a server that never sends a newline cannot fill the memory.
 
 from __future__ import annotations
 
-__all__ = ["LineSplitter", "LineTooLongError"]
+__all__ = ["LineSplitter", "LineTooLongError", "split_block"]
 
 
 class LineTooLongError(ValueError):
@@ -31,22 +31,32 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes."""
-        head, newline, remainder = chunk.partition(b"\n")
-        if not newline:
+        return split_block(self.block(chunk))
+
+    def block(self, chunk: bytes) -> bytes:
+        """The lines that `chunk` completes, with their newlines, blank ones included, in one piece."""
+        end = chunk.rfind(b"\n") + 1
+        if not end:
             self._keep(chunk)
-            return []
-        self._keep(head)
-        lines = [b"".join(self._parts) if len(self._parts) > 1 else head]
-        lines += remainder.split(b"\n")
-        last = lines.pop()
-        self._parts.clear()
+            return b""
+        block = chunk if end == len(chunk) else chunk[:end]
+        if self._parts:
+            self._keep(chunk[: chunk.index(b"\n")])  # for its length
+            self._parts[-1] = block
+            block = b"".join(self._parts)
+            self._parts.clear()
         self.rest = 0
-        if last:
-            self._keep(last)
-        return [line for line in lines if line and not line.isspace()]
+        if end < len(chunk):
+            self._keep(chunk[end:])
+        return block
 
     def _keep(self, part: bytes) -> None:
         self.rest += len(part)
         if self.rest > self._limit:
             raise LineTooLongError(f"a line is longer than {self._limit} bytes")
         self._parts.append(part)
+
+
+def split_block(block: bytes) -> list[bytes]:
+    """The lines of a block, without their newlines; blank ones are dropped."""
+    return [line for line in block.split(b"\n") if line and not line.isspace()]

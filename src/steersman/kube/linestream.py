@@ -7,14 +7,15 @@ where it was, which an async generator could not do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import aiohttp
 
-from steersman.clock import Clock, timeout
+from steersman.clock import Clock, Deadline
 from steersman.kube.errors import BadResponse, ConnectionFailed, KubeError, RequestInfo, RequestTimeout
 from steersman.kube.failures import explain
-from steersman.kube.lines import LineSplitter, LineTooLongError
+from steersman.kube.lines import LineSplitter, LineTooLongError, split_block
+from steersman.kube.sockets import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ __all__ = ["LineStream"]
 
 
 class LineStream:
-    """The lines, as an async iterator; `batch` gives those that arrived together."""
+    """The lines, as an async iterator; `block` gives those that arrived together."""
 
     def __init__(
         self,
@@ -45,35 +46,36 @@ class LineStream:
         self._idle_timeout = idle_timeout
         self._splitter = LineSplitter(limit=max_line_bytes)
         self._ready: Iterator[bytes] = iter(())
+        self._gathering = Gathering(answer)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         while (line := next(self._ready, None)) is None:
-            batch = await self.batch()
-            if not batch:
+            block = await self.block()
+            if not block:
                 raise StopAsyncIteration
-            self._ready = iter(batch)
+            self._ready = iter(split_block(block))
         return line
 
-    async def batch(self) -> list[bytes]:
+    async def block(self) -> bytes:
         """The next whole lines; none when the server has ended the stream, an error when the stream broke."""
         while chunk := await self._chunk():
             try:
-                lines = self._splitter.feed(chunk)
+                block = self._splitter.block(chunk)
             except LineTooLongError as error:
                 raise BadResponse(f"not a stream of events: {error}", request=self.request) from None
-            if lines:
-                return lines
+            if block:
+                return block
         if self._splitter.rest:
             raise BadResponse("the stream ended in the middle of a line", request=self.request)
-        return []
+        return b""
 
     async def _chunk(self) -> bytes:
         try:
-            async with timeout(self._clock, self._idle_timeout):
-                return await self._answer.content.readany()
+            async with Deadline(self._clock, self._idle_timeout):
+                data = await arrived(self._answer.content)
         except TimeoutError:
             failure: KubeError = RequestTimeout(
                 f"nothing came for {self._idle_timeout:g} seconds: the connection is taken for dead",
@@ -83,4 +85,45 @@ class LineStream:
             failure = ConnectionFailed("the connection broke in the middle of the stream", request=self.request)
         except (aiohttp.ClientError, OSError) as error:
             failure = explain(error, self.request, self._config, 0.0).error
+        else:
+            self._gathering.woken()
+            return data
         raise failure
+
+
+async def arrived(content: aiohttp.StreamReader) -> bytes:
+    """What has arrived and was not read yet, as `content.readany()` gives it; waits while there is nothing.
+
+    An API server sends every event as an HTTP chunk of its own. aiohttp hands such chunks over one by one and looks
+    into its parser after each, which costs more than decoding the event; there is no public way around that. So the
+    buffer is emptied in one go here, with the same bookkeeping; a reader that is built differently is asked politely.
+    """
+    if not all(hasattr(content, name) for name in _PARTS):  # pragma: no cover  # an aiohttp that nobody has seen yet
+        return await content.readany()
+    return await _drained(content)
+
+
+_PARTS: Final = (
+    *("_buffer", "_buffer_offset", "_cursor", "_eof", "_exception", "_http_chunk_splits", "_protocol", "_size"),
+    "_wait",
+)
+
+
+async def _drained(content: Any) -> bytes:
+    # ruff: noqa: SLF001
+    buffer = content._buffer
+    while not buffer and not content._eof and content._exception is None:
+        await content._wait("readany")
+    if content._exception is not None:
+        raise content._exception
+    if content._buffer_offset or len(buffer) < 2:
+        return cast("bytes", content.read_nowait(-1))
+    data, splits = b"".join(buffer), content._http_chunk_splits
+    buffer.clear()
+    content._size = 0
+    content._cursor += len(data)
+    while splits and splits[0] < content._cursor:
+        splits.popleft()
+    if content._protocol._reading_paused:
+        content._protocol.resume_reading()
+    return data

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 import msgspec
 
-from steersman.clock import Clock, timeout
+from steersman.clock import Clock, Deadline
 from steersman.kube.auth import bearer, jwt_expiry
 from steersman.kube.errors import CredentialsFailed
 from steersman.kube.rotation import Material
@@ -85,7 +85,7 @@ class OIDCCredentials:
         if not self._refresh_token:
             raise self._failed("the id token has expired and there is no refresh-token")
         try:
-            async with timeout(self._clock, _LIMIT), self._session() as session:
+            async with Deadline(self._clock, _LIMIT), self._session() as session:
                 endpoint = await self._token_endpoint(session)
                 tokens = await self._ask(session, endpoint)
         except TimeoutError:

@@ -41,6 +41,7 @@ class Notation(Enum):
 _NANO: Final = 10**9
 _LARGEST_BINARY: Final = (2**63 - 1) * _NANO
 _LARGEST_EXPONENT: Final = 1000
+_MOST_DIGITS: Final = 1000
 
 _DECIMAL_EXPONENTS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
@@ -78,6 +79,8 @@ class Quantity(msgspec.Struct, frozen=True, eq=False):
         base, exponent, notation = _scale(match["suffix"])
         whole, fraction = match["whole"] or "0", match["fraction"] or ""
         digits = whole + fraction
+        if len(digits) > _MOST_DIGITS:
+            raise FormatError(f"a quantity cannot have more than {_MOST_DIGITS} digits")
         if _is_simple(whole, fraction, exponent, notation):
             nanos = int(digits) * (_NANO << exponent if base == 2 else 10 ** (exponent - len(fraction) + 9))
             keeps_spelling = _keeps_spelling(digits, exponent - len(fraction), notation)

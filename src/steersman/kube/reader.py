@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Required, TypedDict, TypeVar, overload
 
 from steersman.kube.codec import Codec, Listing, Page, WatchEvent, codec_for
-from steersman.kube.errors import BadResponse, Gone
+from steersman.kube.errors import BadResponse, Gone, KubeError
 from steersman.kube.failures import describe_body
 from steersman.kube.objects import Resource
 from steersman.kube.resources import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import Self, Unpack
 
@@ -184,7 +184,7 @@ class Reader:
             timeout=self._timeout,
             idle_timeout=idle_timeout,
         ) as lines:
-            yield _Events(codec, lines)
+            yield WatchEvents(codec, lines)
 
     def _namespace_for(self, kind: Kind, namespace: str | None) -> str | None:
         return (namespace or self.namespace) if kind.namespaced else None
@@ -204,27 +204,44 @@ class Reader:
         )
 
 
-class _Events(Generic[T]):
-    """The events of a watch. Not a generator, because a generator whose wait is cancelled is over."""
+class WatchEvents(Generic[T]):
+    """The events of a watch, one by one, or in batches of those that came together.
 
-    __slots__ = ("_decode", "_lines", "_ready", "_request")
+    Not a generator, because a generator whose wait is cancelled is over.
+    """
+
+    __slots__ = ("_codec", "_failure", "_lines", "_ready")
 
     def __init__(self, codec: Codec[T], lines: LineStream) -> None:
-        self._decode = codec.event
-        self._request = lines.request
+        self._codec = codec
         self._lines = lines
-        self._ready: Iterator[bytes] = iter(())
+        self._ready: Iterator[WatchEvent[T]] = iter(())
+        self._failure: KubeError | None = None  # what comes after the last events
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> WatchEvent[T]:
-        while (line := next(self._ready, None)) is None:
-            batch = await self._lines.batch()
+        while (event := next(self._ready, None)) is None:
+            batch = await self.batch()
             if not batch:
                 raise StopAsyncIteration
             self._ready = iter(batch)
-        return self._decode(line, self._request)
+        return event
+
+    async def batch(self) -> Sequence[WatchEvent[T]]:
+        """The next events; none when the server has ended the stream."""
+        if self._failure is None:
+            events: Sequence[WatchEvent[T]] = ()
+            while not events and self._failure is None:
+                block = await self._lines.block()
+                if not block:
+                    return ()
+                events, self._failure = self._codec.events(block, self._lines.request)
+            if events:
+                return events
+        assert self._failure is not None
+        raise self._failure
 
 
 def _list_request(

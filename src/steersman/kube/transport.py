@@ -21,7 +21,7 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from steersman.clock import SYSTEM_CLOCK, Clock, timeout
+from steersman.clock import SYSTEM_CLOCK, Clock, Deadline
 from steersman.errors import ConfigError
 from steersman.kube.access import explain_forbidden
 from steersman.kube.auth import Credentials, credentials_for
@@ -215,7 +215,7 @@ class Transport:
         used: Mapping[str, str] = {}
         try:
             used, context = await self._identity()
-            async with timeout(self._clock, limit), await self._send(call, used, context, self._pool()) as answer:
+            async with Deadline(self._clock, limit), await self._send(call, used, context, self._pool()) as answer:
                 body = await self._read(answer, call)
             outcome: Response | Failure = Response(answer.status, answer.headers, body, call.info)
         except (aiohttp.ClientError, TimeoutError, OSError, KubeError, ConfigError) as error:
@@ -232,7 +232,7 @@ class Transport:
         outcome: aiohttp.ClientResponse | Failure
         try:
             used, context = await self._identity()
-            async with timeout(self._clock, limit):
+            async with Deadline(self._clock, limit):
                 outcome = answer = await self._send(call, used, context, self._streams())
                 if answer.status >= 300:
                     body = await self._read(answer, call)
@@ -347,9 +347,8 @@ class Transport:
 
     def _streams(self) -> aiohttp.ClientSession:
         if self._streaming is None:
-            # One connection each: a bound would be a deadlock between watches. A small buffer, because aiohttp does
-            # some work for every event it hands over while less than that is waiting.
-            self._streaming = self._session(0, buffer=2**16)
+            # One connection each: a bound would be a deadlock between watches.
+            self._streaming = self._session(0, buffer=2**18)
         return self._streaming
 
     def _session(self, limit: int, *, buffer: int) -> aiohttp.ClientSession:

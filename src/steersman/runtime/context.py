@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from steersman.cache.identity import ref_of, uid_of
+from steersman.cache.identity import ref_of, revision_of, uid_of
 from steersman.errors import ConfigError
 from steersman.kube.errors import NotFound
 from steersman.kube.objects import ObjectMeta, Resource
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     import structlog.typing
 
+    from steersman.cache.contract import Caches
     from steersman.clock import Clock
     from steersman.kube.client import Client
     from steersman.runtime.cluster import Cluster, Snapshots
@@ -51,11 +52,22 @@ class ClusterContext:
         self.cache = cache
         self.field_manager = field_manager
         self._cluster = cluster
+        self.writes = 0  # requests so far that changed something, or asked to
 
     @property
     def client(self) -> Client:
         """For everything that has no method here; what it writes is not seen before the watch delivers it."""
         return self._cluster.client
+
+    @property
+    def caches(self) -> Caches:
+        """For objects whose names are known only at run time; what every controller reads is in `cache`."""
+        return self._cluster.caches
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be changed."""
+        return self._cluster.dry_run
 
     async def apply(self, obj: Object, *, force: bool = True, owner: Object | EllipsisType | None = ...) -> Any:
         """Make the fields of `obj` so (server-side apply), and return the object as it is then.
@@ -80,6 +92,8 @@ class ClusterContext:
         )
         if not self._cluster.dry_run:
             applied.remember(self.field_manager, kind, ref, config, written)
+            changed = live is None or revision_of(live) != revision_of(written)
+            self.writes += changed  # the server finds out that nothing differs, once per process
             self.cache.record_write(target, written)
         return written
 
@@ -157,6 +171,7 @@ class ClusterContext:
             self.cache.record_delete(target, ref, uid)
             return False
         if not self._cluster.dry_run:
+            self.writes += 1
             self._record_deletion(target, ref, uid, remains)
         return True
 
@@ -207,6 +222,7 @@ class ClusterContext:
 
     def _recorded(self, target: type[Resource] | Kind, written: Any) -> Any:
         if not self._cluster.dry_run:
+            self.writes += 1
             self.cache.record_write(target, written)
         return written
 

@@ -19,7 +19,6 @@ snapshot shows it; there is no creation, update or deletion to tell apart.
 from __future__ import annotations
 
 import inspect
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -29,13 +28,17 @@ from steersman.errors import ConfigError
 from steersman.runtime.finalizers import check_finalizer
 from steersman.runtime.metadata import kind_of
 from steersman.runtime.predicates import Predicate
-from steersman.runtime.sources import Selection, Watch, owner_of, self_of
+from steersman.runtime.schedule import Schedule, make_schedule
+from steersman.runtime.sources import Selection, Trigger, Watch, owner_of, self_of
+from steersman.runtime.troubles import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+    from datetime import timedelta
 
     from steersman.kube.objects import Resource
     from steersman.kube.resources import Kind
+    from steersman.runtime.channel import Channel
     from steersman.runtime.context import Context
     from steersman.runtime.queue import Debounce
     from steersman.runtime.ratelimit import RateLimiter
@@ -58,19 +61,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     limiter: Any = None  # Callable[[], RateLimiter] | None: delays after failures; None: 5 ms doubling to 1000 s
     while_terminating: bool = False  # also reconcile objects that are being deleted, without a finalizer of ours
     field_manager: str | None = None  # None: the client's, followed by the controller's name
+    limits: Limits = Limits()  # from when on a key that writes every time, hangs or fails is named
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise ConfigError("must be at least 1", field="concurrency")
         if self.timeout_seconds is not None and self.timeout_seconds <= 0:
             raise ConfigError("must be positive, or None for no limit", field="timeout_seconds")
-
-
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A look at everything from time to time, for what no watch can see."""
-
-    every_seconds: float
-    keys: tuple[Any, ...] | None = None  # None: every object the controller is for
 
 
 class IndexRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,10 +88,12 @@ class Controller(msgspec.Struct, frozen=True):
     watched: tuple[Watch, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     indexes: tuple[IndexRow, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
     finalizer_name: str | None = None
     cleanup: Any = None  # Reconciler, run when the object is terminating and has our finalizer
     on_gone: Any = None  # Callable[[Context, key], …], run when the object no longer exists
     options: Options = Options()
+    channels: tuple[Any, ...] = ()  # Channel: keys that no watch brings
 
     def __post_init__(self) -> None:
         if not self.name and self.target is None:
@@ -166,15 +165,26 @@ class Controller(msgspec.Struct, frozen=True):
         selection = _selection(namespaces, label_selector, field_selector, transform)
         return self._add("reads", targets, selection=selection, cluster=cluster)
 
-    def schedule(self, *, every: float | timedelta, keys: Iterable[Hashable] | None = None) -> Controller:
-        """Also look at every object (or at `keys`) once per `every`, spread over that time."""
-        seconds = every.total_seconds() if isinstance(every, timedelta) else float(every)
-        if not seconds > 0:
-            raise ConfigError("every must be positive", field="schedule")
+    def schedule(
+        self,
+        *,
+        every: float | timedelta | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        keys: Iterable[Hashable] | None = None,
+    ) -> Controller:
+        """Also look at every object (or at `keys`): once per `every`, spread over that time, or when `cron` says so.
+
+        `cron` has the usual five fields, in the time of `zone`: `schedule(cron="0 2 * * *", zone="Europe/Berlin")`.
+        """
         if keys is None and self.target is None:
             raise ConfigError("a controller that is for no kind must name the keys to look at", field="schedule")
-        row = Schedule(every_seconds=seconds, keys=None if keys is None else tuple(keys))
+        row = make_schedule(every=every, cron=cron, zone=zone, keys=None if keys is None else tuple(keys))
         return replace(self, schedules=(*self.schedules, row))
+
+    def triggered_by(self, trigger: Trigger) -> Controller:
+        """Also when the program itself says so: `trigger.fire(key)`."""
+        return replace(self, triggers=(*self.triggers, trigger))
 
     def index(
         self, target: Target, name: str, values: Callable[[Any], Iterable[str]], *, cluster: str = ""
@@ -187,6 +197,10 @@ class Controller(msgspec.Struct, frozen=True):
             raise ConfigError(f"read or watch {kind_of(target)} before you index it", field=self.name)
         row = IndexRow(target=target, name=name, values=values, cluster=cluster)
         return replace(self, indexes=(*self.indexes, row))
+
+    def hears(self, channel: Channel) -> Controller:
+        """Also reconcile the keys that are sent through `channel`, by another controller of this process."""
+        return replace(self, channels=(*self.channels, channel))
 
     def finalizer(self, name: str, cleanup: Reconciler) -> Controller:
         """Hold deleted objects back until `cleanup(ctx, obj)` is done with them; then let them go."""

@@ -17,16 +17,16 @@ import socket
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-import structlog
+from msgspec.structs import replace
 
-from steersman.clock import SYSTEM_CLOCK
+from steersman.clock import SYSTEM_CLOCK, Deadline
 from steersman.errors import FormatError, SteersmanError
 from steersman.kube.errors import Conflict, KubeError, NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.patches import PatchType
 from steersman.kube.times import format_micro_time, parse_time
 from steersman.kube.types.coordination import Lease, LeaseSpec
-from steersman.runtime.deadline import Deadline
+from steersman.logger import Logger
 from steersman.runtime.election import (
     Failed,
     Lost,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KubeLease", "LeaderElector", "LeadershipLost", "Lease", "LeaseStore", "unique_identity"]
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class LeadershipLost(SteersmanError):  # noqa: N818  a state, not a fault of ours
@@ -72,19 +72,33 @@ class LeaseStore(Protocol):
 
 
 class KubeLease:
-    """A lease kept in a Lease object. Updates are patches, so fields we do not know survive."""
+    """A lease kept in a Lease object. Updates are patches, so fields we do not know survive.
 
-    def __init__(self, client: Client, name: str, namespace: str, *, labels: dict[str, str] | None = None) -> None:
+    With `replaces` they are updates of the whole object instead, for rights that were granted to another program.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        namespace: str,
+        *,
+        labels: dict[str, str] | None = None,
+        replaces: bool = False,
+    ) -> None:
         self._client = client.with_options(retry=False)  # the election repeats by its own rules
         self._name = name
         self._namespace = namespace
         self._labels = labels  # of a lease that is created
+        self._replaces = replaces
+        self._known = ObjectMeta(name=name, namespace=namespace)
 
     def __str__(self) -> str:
         return f"{self._namespace}/{self._name}"
 
     async def read(self) -> tuple[Record, str]:
         lease = await self._client.get(Lease, self._name, namespace=self._namespace)
+        self._known = lease.metadata
         return self.record(lease), lease.metadata.resource_version
 
     @staticmethod
@@ -111,6 +125,9 @@ class KubeLease:
             meta = ObjectMeta(name=self._name, namespace=self._namespace, labels=self._labels)
             created = await self._client.create(Lease(metadata=meta, spec=spec))
             return created.metadata.resource_version
+        if self._replaces:
+            meta = replace(self._known, resource_version=version)
+            return (await self._client.replace(Lease(metadata=meta, spec=spec))).metadata.resource_version
         patch = {
             "metadata": {"resourceVersion": version},
             "spec": {

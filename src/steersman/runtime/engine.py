@@ -22,18 +22,19 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from steersman.cache.identity import ref_of
-from steersman.clock import SYSTEM_CLOCK
+from steersman.clock import SYSTEM_CLOCK, Deadline
 from steersman.errors import ConfigError, PlanError, SteersmanError, traceback_of
 from steersman.kube.errors import KubeError
 from steersman.runtime.cluster import Shelf, Snapshots
 from steersman.runtime.context import ClusterContext, Context
-from steersman.runtime.deadline import Deadline
 from steersman.runtime.finalizers import has_finalizer, is_terminating
 from steersman.runtime.histogram import RECONCILE_BUCKETS, Histogram
+from steersman.runtime.metadata import metadata_of
 from steersman.runtime.queue import LOW_PRIORITY, QueueClosed, WorkQueue
 from steersman.runtime.result import Result, TerminalError, done
 from steersman.runtime.sources import Source
 from steersman.runtime.threads import run_blocking
+from steersman.runtime.troubles import Trouble, Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from steersman.runtime.controller import Controller, Schedule
 
 __all__ = ["Engine", "Tally"]
+
+NAP_SECONDS = 60.0  # so that a wall clock that is set moves what is due by it
+LOOK_SECONDS = 10.0  # between two looks for keys in trouble
 
 log = structlog.get_logger(__name__)
 
@@ -89,8 +93,12 @@ class Engine:
         self._clusters = {name: clusters[name] for name in _used_clusters(controller, clusters)}
         self._shelves = {name: _shelves(controller, cluster) for name, cluster in self._clusters.items()}
         self.sources = [self._source(watch) for watch in controller.watched]
+        for channel in controller.channels:
+            channel.connect(self.queue.add)
         for row in controller.indexes:
             self._shelf(row.cluster, row.target).informer.add_index(row.name, row.values)
+        for trigger in controller.triggers:
+            trigger.connect(self.queue)
         self._field_manager = options.field_manager or f"{clusters[''].client.field_manager}-{self.name}"
         self._owned_kinds = controller.owned_kinds
         self._stopped = asyncio.Event()
@@ -98,6 +106,8 @@ class Engine:
         self._interrupted: set[Any] = set()
         self._finished = asyncio.Event()  # set whenever a reconcile ends
         self._warned = float("-inf")
+        self._troubles = Troubles(options.limits)
+        self._told: dict[tuple[str, Any], str] = {}  # troubles that the log knows of
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -130,6 +140,7 @@ class Engine:
             return
         log.info("controller started", controller=self.name, workers=self.controller.options.concurrency)
         timers = [asyncio.create_task(self._look_around(schedule)) for schedule in self.controller.schedules]
+        timers.append(asyncio.create_task(self._look_for_trouble()))
         try:
             async with asyncio.TaskGroup() as workers:
                 for number in range(self.controller.options.concurrency):
@@ -200,6 +211,7 @@ class Engine:
         reconcile_id = str(uuid.uuid4())
         started = self._clock.monotonic()
         self.tally.active += 1
+        self._troubles.began(key, started)
         try:
             with bound_contextvars(controller=self.name, object=str(key), reconcile_id=reconcile_id):
                 self._warn_when_saturated()
@@ -211,11 +223,13 @@ class Engine:
                     self._succeeded(key, result)
         finally:
             self.tally.active -= 1
+            self._troubles.ended(key)
             self.tally.seconds.observe(self._clock.monotonic() - started)
 
     async def _attempt(self, key: Any, reconcile_id: str) -> Result:
         with ExitStack() as stack:
             context = self._context(key, reconcile_id, stack)
+            stack.callback(self._note_writes, context, key, self._generation(context, key))
             deadline = Deadline(self._clock, self.controller.options.timeout_seconds)
             try:
                 async with deadline:
@@ -241,6 +255,7 @@ class Engine:
             return await _call(controller.reconcile, context, key)
         obj = context.cache[controller.target].get(key)
         if obj is None:
+            self._troubles.gone(key)
             if controller.on_gone is not None:
                 await _call(controller.on_gone, context, key)
             return done
@@ -265,6 +280,7 @@ class Engine:
     # -- outcomes -----------------------------------------------------------------------------------------------------
 
     def _succeeded(self, key: Any, result: Result) -> None:
+        self._troubles.succeeded(key)
         if not result.again:
             self.tally.results["success"] += 1
             self.queue.forget(key)
@@ -284,15 +300,43 @@ class Engine:
         if isinstance(error, (TerminalError, PlanError)):
             self.tally.terminal_errors += 1
             self.queue.forget(key)
+            self._troubles.succeeded(key)
             log.warning("reconcile failed for good", error=str(error), reason=getattr(error, "reason", None))
             return
         wait = (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0
         delay = self.queue.retry(key, at_least=wait)
         what = {"error": str(error) or type(error).__name__, "retry_seconds": round(delay, 3)}
+        self._troubles.failed(key, self.queue.failures(key), str(what["error"]))
         if expected:
             log.warning("reconcile failed", **what)
         else:
             log.error("reconcile failed", **what, traceback=traceback_of(error))
+
+    def troubles(self) -> list[Trouble]:
+        """Keys that write every time, never end or keep failing."""
+        return list(self._troubles.current(self._clock.monotonic()))
+
+    def _generation(self, context: Context, key: Any) -> int:
+        target = self.controller.target
+        obj = None if target is None else context.cache[target].get(key)
+        return 0 if obj is None else metadata_of(obj).generation
+
+    def _note_writes(self, context: Context, key: Any, before: int) -> None:
+        writes = context.writes + sum(other.writes for other in context.clusters.values())
+        after = self._generation(context, key)  # own writes included, so that only others' changes count
+        self._troubles.wrote(key, self._clock.monotonic(), writes=writes, before=before, after=after)
+
+    async def _look_for_trouble(self) -> None:
+        """Tell the log what has become troublesome since the last look, and what is well again."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            current = {(trouble.kind, trouble.key): trouble.text for trouble in self.troubles()}
+            for (kind, key), text in current.items():
+                if (kind, key) not in self._told:
+                    log.warning("a key is in trouble", controller=self.name, object=str(key), trouble=kind, why=text)
+            for kind, key in self._told.keys() - current.keys():
+                log.info("a key is well again", controller=self.name, object=str(key), trouble=kind)
+            self._told = current
 
     def _warn_when_saturated(self) -> None:
         """Threads are few: say so when all of them are taken and keys wait."""
@@ -308,7 +352,7 @@ class Engine:
 
     def _context(self, key: Any, reconcile_id: str, stack: ExitStack) -> Context:
         home, manager = self._clusters[""], self._field_manager
-        caches = {name: stack.enter_context(self._snapshots(name)) for name in self._clusters}
+        caches = {name: stack.enter_context(self.snapshots(name)) for name in self._clusters}
         others = {
             name: ClusterContext(cluster, caches[name], field_manager=manager)
             for name, cluster in self._clusters.items()
@@ -328,12 +372,13 @@ class Engine:
             others=others,
         )
 
-    def _snapshots(self, cluster: str) -> Snapshots:
+    def snapshots(self, cluster: str = "") -> Snapshots:
+        """Everything its controller reads, at this moment; close it soon."""
         return Snapshots(self._shelves[cluster], user=self.name)
 
     def _source(self, watch: Any) -> Source[Any]:
         informer = self._shelf(watch.cluster, watch.target).informer
-        return Source(watch, informer, self.queue, lambda: self._snapshots(""))
+        return Source(watch, informer, self.queue, lambda: self.snapshots(""))
 
     def _shelf(self, cluster: str, target: Any) -> Shelf:
         return next(shelf for shelf in self._shelves[cluster] if shelf.target is target)
@@ -341,12 +386,17 @@ class Engine:
     def _known_keys(self) -> list[ObjectRef]:
         if self.controller.target is None:
             return []
-        with self._snapshots("") as snapshots:
+        with self.snapshots("") as snapshots:
             return [ref_of(obj) for obj in snapshots[self.controller.target]]
 
     async def _look_around(self, schedule: Schedule) -> None:
         while True:
-            await self._clock.sleep(schedule.every_seconds)
+            if schedule.cron:
+                due = schedule.next(self._clock.time())
+                while (left := due - self._clock.time()) > 0:
+                    await self._clock.sleep(min(left, NAP_SECONDS))
+            else:
+                await self._clock.sleep(schedule.every_seconds)
             if schedule.keys is None:
                 self.add_all(spread_seconds=schedule.every_seconds)
             for key in schedule.keys or ():

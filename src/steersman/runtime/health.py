@@ -1,7 +1,7 @@
 """Health over HTTP: is the process alive, is it ready, and what is it doing.
 
     /livez              200 while the event loop keeps up and no check of the process itself fails
-    /readyz             200 while every source is synced and every task runs; ?verbose says which and why
+    /readyz             200 while every source is synced and every task runs; ?verbose says which and why, and warns
     /healthz            the same as /livez, for those who know no other
     /metrics            Prometheus
     /debug/queue        what every controller works on        } to callers on this machine only
@@ -17,12 +17,12 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 from aiohttp import web
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from steersman.errors import ConfigError
+from steersman.logger import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HealthServer", "parse_address"]
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class HealthServer:
@@ -47,6 +47,7 @@ class HealthServer:
         ready: Checks,
         queues: Callable[[], Iterable[dict[str, Any]]] = tuple,
         caches: Callable[[], Iterable[Any]] = tuple,
+        warnings: Callable[[], Iterable[str]] = tuple,
         routes: Iterable[web.AbstractRouteDef] = (),
         registry: CollectorRegistry | None = None,
     ) -> None:
@@ -55,25 +56,29 @@ class HealthServer:
         self._ready = ready
         self._queues = queues
         self._caches = caches
+        self._warnings = warnings
         self._routes = list(routes)
         self._registry = REGISTRY if registry is None else registry
         self._runner: web.AppRunner | None = None
         self.port: int | None = None
 
+    def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
+        """Serve these too; before it starts."""
+        self._routes += routes
+
     async def start(self) -> None:
         """Listen; ConfigError when the address cannot be had."""
         app = web.Application()
-        app.add_routes(
-            [
-                web.get("/livez", self._checks(self._alive)),
-                web.get("/healthz", self._checks(self._alive)),
-                web.get("/readyz", self._checks(self._ready)),
-                web.get("/metrics", self._metrics),
-                web.get("/debug/queue", _local_only(lambda: list(self._queues()))),
-                web.get("/debug/caches", _local_only(lambda: list(self._caches()))),
-                *self._routes,
-            ]
-        )
+        ours = [
+            web.get("/livez", self._checks(self._alive)),
+            web.get("/healthz", self._checks(self._alive)),
+            web.get("/readyz", self._checks(self._ready, self._warnings)),
+            web.get("/metrics", self._metrics),
+            web.get("/debug/queue", _local_only(lambda: list(self._queues()))),
+            web.get("/debug/caches", _local_only(lambda: list(self._caches()))),
+        ]
+        taken = {route.path for route in self._routes if isinstance(route, web.RouteDef)}  # others' word stands
+        app.add_routes([*(route for route in ours if route.path not in taken), *self._routes])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
@@ -93,7 +98,9 @@ class HealthServer:
             await self._runner.cleanup()
             self._runner = None
 
-    def _checks(self, checks: Checks) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _checks(
+        self, checks: Checks, warnings: Callable[[], Iterable[str]] = tuple
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def answer(request: web.Request) -> web.Response:
             left_out = set(request.query.getall("exclude", []))
             results = {name: problem for name, problem in checks().items() if name not in left_out}
@@ -104,6 +111,7 @@ class HealthServer:
                 f"[+]{name} ok" if problem is None else f"[-]{name} failed: {problem}"
                 for name, problem in results.items()
             ]
+            lines += [f"[!]{warning}" for warning in warnings()]
             lines.append(f"{request.path.strip('/')} check {'failed' if failed else 'passed'}")
             return web.Response(text="\n".join(lines) + "\n", status=503 if failed else 200)
 

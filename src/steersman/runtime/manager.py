@@ -18,34 +18,33 @@ import random as randomness
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from steersman.cache import InformerPool
-from steersman.clock import SYSTEM_CLOCK
+from steersman.clock import SYSTEM_CLOCK, Deadline
 from steersman.errors import ConfigError, SteersmanError, traceback_of
+from steersman.logger import Logger
 from steersman.runtime.cluster import Cluster
-from steersman.runtime.deadline import Deadline
 from steersman.runtime.engine import Engine
 from steersman.runtime.lag import LoopLag
-from steersman.runtime.metrics import RuntimeCollector
+from steersman.runtime.metrics import NAMED_KEYS, RuntimeCollector
 from steersman.runtime.recorder import EventRecorder
 from steersman.runtime.sharding import ShardMember
 from steersman.runtime.shards import SLOTS, slot_of
 from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all, retrieved
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from aiohttp import web
     from prometheus_client import CollectorRegistry
 
-    from steersman.cache.contract import Informer
+    from steersman.cache.contract import Informer, SourceHealth
     from steersman.clock import Clock
     from steersman.kube.client import Client
     from steersman.runtime.controller import Controller
     from steersman.runtime.election import Timing
     from steersman.runtime.elector import LeaderElector
     from steersman.runtime.health import HealthServer
+    from steersman.runtime.parts import Parts, Table
     from steersman.runtime.sharding import ShardStore
     from steersman.runtime.webhooks import WebhookServer
 
@@ -56,7 +55,7 @@ STOP_SECONDS = 5.0  # for a cancelled task to end
 FLUSH_SECONDS = 2.0  # for the last events to be sent
 HAND_OVER_SECONDS = 2.0  # for a reconcile to end whose namespace goes to another process
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class SyncTimeout(SteersmanError):  # noqa: N818  says what happened
@@ -101,6 +100,7 @@ class Manager:
         self._controllers: list[Controller] = []
         self._tasks: list[tuple[str, Callable[[], Awaitable[Any]], bool]] = []
         self._checks: dict[str, Callable[[], str | None]] = {}
+        self._tables: dict[str, Callable[[], Sequence[Table]]] = {}
         self._clusters = {
             name: self._cluster(name, one, component, dry_run) for name, one in {"": client, **(clusters or {})}.items()
         }
@@ -122,7 +122,8 @@ class Manager:
                 alive=self.alive,
                 ready=self.ready,
                 queues=lambda: [engine.queue.describe() for engine in self._engines.values()],
-                caches=lambda: [informer.health() for informer in self._informers()],
+                caches=self.watches,
+                warnings=self.warnings,
                 routes=routes,
                 registry=registry,
             )
@@ -150,6 +151,29 @@ class Manager:
             engine.start_sources()
             if self.working.is_set():
                 self._start_worker(engine)
+
+    def include(self, name: str, parts: Parts) -> None:
+        """Run a configured operator: its controllers, tasks and checks, with its routes and tables at hand."""
+        cluster = self._clusters[""]
+        for controller in parts.controllers:
+            self.add(controller)
+        for task in parts.tasks:
+            self.add_task(f"{name} {task.name}", partial(task.run, cluster), leader_only=task.leader_only)
+        for check, problem in parts.checks.items():
+            self.add_check(f"{name} {check}", problem)
+        if parts.routes is not None and self.health is not None:
+            self.health.add_routes(parts.routes(cluster))
+        if parts.tables is not None:
+            self._tables[name] = partial(parts.tables, cluster)
+
+    def tables(self) -> dict[str, Sequence[Table]]:
+        """What every operator shows of itself, by the operator's name."""
+        return {name: tables() for name, tables in self._tables.items()}
+
+    @property
+    def table_makers(self) -> Mapping[str, Callable[[], Sequence[Table]]]:
+        """The same, each to be asked by itself."""
+        return self._tables
 
     def add_task(self, name: str, run: Callable[[], Awaitable[Any]], *, leader_only: bool = True) -> None:
         """Run a background task for ever beside the controllers; started again when it fails."""
@@ -198,6 +222,20 @@ class Manager:
     def cluster(self, name: str = "") -> Cluster:
         """A cluster by its name."""
         return self._clusters[name]
+
+    @property
+    def engines(self) -> Mapping[str, Engine]:
+        """Every controller at work, by its name."""
+        return self._engines
+
+    @property
+    def elector(self) -> LeaderElector | None:
+        """Who decides whether this process acts; None: it always does."""
+        return self._elector
+
+    def watches(self) -> list[SourceHealth]:
+        """How every watch is doing."""
+        return [informer.health() for informer in self._informers()]
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -260,7 +298,7 @@ class Manager:
     def _run_informer(self, cluster: str, informer: Informer[Any]) -> None:
         assert self._supervisor is not None
         name = f"source {cluster}/{informer.health().name}" if cluster else f"source {informer.health().name}"
-        self._supervisor.start(name if name not in self._supervisor else f"{name} #{id(informer):x}", informer.run)
+        self._supervisor.start(name, informer.run)
 
     def _start_tasks(self, supervisor: Supervisor, *, leader_only: bool) -> None:
         for name, run, needs_leadership in self._tasks:
@@ -398,6 +436,14 @@ class Manager:
         results["tasks"] = "; ".join(f"{task}: {why}" for task, why in self._task_problems().items()) or None
         results["stopping"] = "asked to stop" if self._stopping.is_set() else None
         return results | {name: check() for name, check in self._checks.items()}
+
+    def warnings(self) -> list[str]:
+        """What somebody should look at although this process is ready: keys that write every time, hang or fail."""
+        return [
+            f"controller {engine.name}: {trouble}"
+            for engine in self._engines.values()
+            for trouble in engine.troubles()[:NAMED_KEYS]
+        ]
 
     def _task_problems(self) -> dict[str, str]:
         return self._supervisor.problems() if self._supervisor is not None else {"manager": "not started"}

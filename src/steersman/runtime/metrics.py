@@ -12,6 +12,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from steersman.runtime.troubles import KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from steersman.runtime.recorder import EventRecorder
 
 __all__ = ["RuntimeCollector"]
+
+NAMED_KEYS = 10  # labels are not for long lists
 
 
 class RuntimeCollector(Collector):
@@ -108,6 +112,21 @@ def _controllers(engines: list[Engine]) -> Iterator[Metric]:
     yield _gauge(f"{prefix}_max_concurrent_reconciles", "Workers.", label, size)
     active = [((e.name,), e.tally.active) for e in engines]
     yield _gauge(f"{prefix}_active_workers", "Workers that are reconciling.", label, active)
+    yield from _troubles(engines)
+
+
+def _troubles(engines: list[Engine]) -> Iterator[Metric]:
+    found = [(e.name, trouble) for e in engines for trouble in e.troubles()]
+    counts = {(e.name, kind): 0 for e in engines for kind in KINDS}
+    named = []
+    for name, trouble in found:
+        counts[name, trouble.kind] += 1
+        if counts[name, trouble.kind] <= NAMED_KEYS:
+            named.append(((name, trouble.kind, str(trouble.key)), 1))
+    text = "Keys that write every time, hang or keep failing."
+    yield _gauge("steersman_troubled_keys", text, ["controller", "trouble"], counts.items())
+    text = f"Their names, at most {NAMED_KEYS} of each sort."
+    yield _gauge("steersman_troubled_key_info", text, ["controller", "trouble", "object"], named)
 
 
 def _queues(engines: list[Engine]) -> Iterator[Metric]:

@@ -15,22 +15,22 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from steersman.errors import ConfigError, SteersmanError
 from steersman.kube.client import Client
+from steersman.logger import Logger
 from steersman.runtime.elector import KubeLease, LeaderElector
 from steersman.runtime.manager import Manager
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from steersman.kube.clusterconfig import ClusterConfig
     from steersman.runtime.controller import Controller
+    from steersman.runtime.parts import Parts
 
 __all__ = ["run", "serve", "stopped_by_signals"]
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 def run(
@@ -49,9 +49,15 @@ async def serve(
     config: ClusterConfig | None = None,
     clusters: Mapping[str, ClusterConfig] | None = None,
     lease: str | None = None,
+    include: Callable[[Client], Awaitable[Mapping[str, Parts]]] | None = None,
+    prepare: Callable[[Manager], object] | None = None,
     **options: Any,
 ) -> None:
-    """The same on a running event loop, `clusters` being further ones by name; raises what went wrong."""
+    """The same on a running event loop, `clusters` being further ones by name; raises what went wrong.
+
+    `include` makes whole operators, by name, when the cluster can be asked what it serves. `prepare` gets the manager
+    with everything in it, before it starts.
+    """
     async with contextlib.AsyncExitStack() as connections:
         client = await connections.enter_async_context(Client.connect(config))
         others = {
@@ -60,6 +66,10 @@ async def serve(
         }
         elector = None if lease is None else LeaderElector(_lease(client, lease))
         manager = Manager(client, controllers, clusters=others, elector=elector, **options)
+        for name, parts in (await include(client) if include is not None else {}).items():
+            manager.include(name, parts)
+        if prepare is not None:
+            prepare(manager)
         with stopped_by_signals(manager):
             await manager.run()
 

@@ -15,14 +15,13 @@ import uuid
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import structlog
-
 from steersman.cache.identity import ref_of, revision_of, uid_of
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.errors import KubeError, NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.times import format_time
 from steersman.kube.types.core import Event, EventSource, ObjectReference
+from steersman.logger import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -43,7 +42,7 @@ PENDING = 1000
 
 V = TypeVar("V")
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class _Recent(Generic[V]):

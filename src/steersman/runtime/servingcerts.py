@@ -11,14 +11,13 @@ import base64
 import datetime as dt
 from typing import TYPE_CHECKING, Any, Protocol
 
-import structlog
-
 from steersman.certificates import Signed
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.errors import ConfigError
 from steersman.kube.errors import AlreadyExists, Conflict, NotFound
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import Kind
+from steersman.logger import Logger
 from steersman.runtime.certificates import Bundle, Renewal, plan_renewal, renew
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ _KEYS = {
     "serving_key": "tls.key",
 }
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class CertificateSource(Protocol):

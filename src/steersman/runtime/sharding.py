@@ -17,12 +17,12 @@ import uuid
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import structlog
 
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.kube.errors import Conflict, KubeError, NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.patches import PatchType
+from steersman.logger import Logger
 from steersman.runtime.election import Record, Timing
 from steersman.runtime.elector import KubeLease, LeaderElector, LeadershipLost, Lease, unique_identity
 from steersman.runtime.shards import SLOTS, Table, join, next_move, slot_of
@@ -38,7 +38,7 @@ __all__ = ["KubeShards", "ShardMember", "ShardStore"]
 TABLE = "steersman.dev/shards"  # annotation that holds the table
 GROUP = "steersman.dev/shard-group"  # label of the members' leases
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class ShardStore(Protocol):

@@ -14,11 +14,11 @@ import inspect
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
-import structlog
 
 from steersman.cache.identity import ref_of, revision_of
 from steersman.errors import traceback_of
 from steersman.kube.resources import Kind, ObjectRef
+from steersman.logger import Logger
 from steersman.runtime.metadata import kind_of, owners_of
 from steersman.runtime.queue import LOW_PRIORITY
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from steersman.runtime.predicates import Predicate
     from steersman.runtime.queue import WorkQueue
 
-__all__ = ["Selection", "Source", "Watch", "owner_of", "self_of"]
+__all__ = ["Selection", "Source", "Trigger", "Watch", "owner_of", "self_of"]
 
 K = TypeVar("K", bound="Hashable")
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +75,25 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
         where = f" in cluster {self.cluster}" if self.cluster else ""
         mapping = f" to {getattr(self.to, '__name__', self.to)}" if self.role == "watches" else ""
         return f"{self.role} {self.kind}{where}{mapping}{f' when {self.when}' if self.when else ''}"
+
+
+class Trigger:
+    """A source that the program pulls itself, for what no watch of a table can see: an answer of a server, a request.
+
+    `Controller.triggered_by(trigger)` connects it; before that, and after the engine stopped, pulling it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._queues: list[WorkQueue[Any]] = []
+
+    def connect(self, queue: WorkQueue[Any]) -> None:
+        """Feed this queue too."""
+        self._queues.append(queue)
+
+    def fire(self, key: Hashable, *, after: float | None = None) -> None:
+        """Have `key` reconciled, at once or `after` some seconds."""
+        for queue in self._queues:
+            queue.add(key, after=after)
 
 
 def self_of(obj: Any) -> Iterable[ObjectRef]:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
-from steersman.clock import SYSTEM_CLOCK
+from steersman.clock import SYSTEM_CLOCK, Deadline
 from steersman.errors import SteersmanError, traceback_of
-from steersman.runtime.deadline import Deadline
+from steersman.logger import Logger
 from steersman.runtime.ratelimit import Backoff
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ __all__ = ["Supervisor", "TaskFailed", "cancel_all", "retrieved"]
 
 STEADY_SECONDS = 60.0  # a task that ran this long did not fail at once: start over with short delays
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class TaskFailed(SteersmanError):  # noqa: N818  says what happened, not what kind of error it is

@@ -12,12 +12,12 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from steersman.certificates import load_pair
 from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.logger import Logger
 from steersman.runtime.admission import Hook, respond
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = ["WebhookServer", "webhook_configurations"]
 MAX_BODY = 8 * 1024 * 1024  # two objects of the largest size etcd takes, encoded, and some air
 CHECK_SECONDS = 30.0  # how often certificates are looked at
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class WebhookMetrics:

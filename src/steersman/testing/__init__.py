@@ -1,7 +1,8 @@
 """What tests of controllers need: servers, a virtual clock, a fault proxy, and pytest fixtures for all of them.
 
 Names are looked up when they are first used. The pytest plugin lives in this package and is imported by every test
-run, also by runs that use none of it: importing it must cost nothing.
+run, also by runs that use none of it: importing it must cost nothing. No module here bears the name of something it
+holds: importing a module sets its name in the package, in the place of what was meant.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from steersman.testing.atwork import running
     from steersman.testing.audit import AuditEntry, AuditLog
     from steersman.testing.binaries import BinariesError
     from steersman.testing.clock import VirtualClock, settle
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from steersman.testing.proxy import FaultProxy
     from steersman.testing.rawapi import RawApi
     from steersman.testing.requestlog import RequestLog
-    from steersman.testing.running import running
     from steersman.testing.servers import ApiServer
     from steersman.testing.waiting import eventually
 
@@ -59,7 +60,7 @@ _HOME = {
     "RequestLog": "requestlog",
     "VirtualClock": "clock",
     "eventually": "waiting",
-    "running": "running",
+    "running": "atwork",
     "settle": "clock",
 }
 

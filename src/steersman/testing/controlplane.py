@@ -76,7 +76,7 @@ class ControlPlane:
         apiserver_flags: Sequence[str] = (),  # come last, so they win
         etcd_flags: Sequence[str] = (),
         folder: Path | None = None,  # where the run's own folder is made; the system's temporary folder if None
-        patience: float = 60.0,  # seconds a program may take to become ready
+        patience: float = 180.0,  # seconds a program may take to become ready
         progress: Progress | None = None,  # told about a first build
     ) -> None:
         self._controllers = tuple(controllers)

@@ -9,21 +9,23 @@ Importing this module costs nothing: fixtures import what they need when they ar
 
 from __future__ import annotations
 
-import os
 import uuid
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 import pytest
 
+from steersman.testing.absence import not_here
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-    from typing import Any, NoReturn
+    from typing import Any
 
     from steersman.apiserver import EmbeddedServer
     from steersman.kube.client import Client
     from steersman.testing.clock import VirtualClock
     from steersman.testing.controlplane import ControlPlane
+    from steersman.testing.named import Named
     from steersman.testing.programs import Program
     from steersman.testing.servers import ApiServer
 
@@ -114,7 +116,7 @@ async def real() -> AsyncIterator[ControlPlane]:
         async with ControlPlane(controllers=LIFECYCLE_CONTROLLERS) as plane:
             yield plane
     except BinariesError as error:
-        _unavailable(error)
+        not_here(error)
 
 
 @_on_the_session_loop("session")
@@ -127,7 +129,7 @@ async def full() -> AsyncIterator[ControlPlane]:
         async with ControlPlane(controllers=ALL_CONTROLLERS, scheduler=True, kwok=True) as plane:
             yield plane
     except BinariesError as error:
-        _unavailable(error)
+        not_here(error)
 
 
 @pytest.fixture(params=["embedded", "real"])
@@ -192,6 +194,26 @@ def helm(server: ApiServer, tmp_path: Path) -> Program:
     return _program("helm", server, tmp_path)
 
 
+@pytest.fixture
+def named(tmp_path: Path) -> Callable[..., Named]:
+    """Name servers: `named("ns1")` is a real one that does not run yet."""
+    from steersman.testing.named import Named, NamedUnavailable, find_named
+
+    try:
+        find_named()
+    except NamedUnavailable as error:
+        not_here(error)
+    return lambda name, **options: Named(tmp_path / name, **options)
+
+
+@_on_the_session_loop("function")
+async def dns_kinds(client: Client, server: ApiServer) -> None:
+    """The kinds of the dns operator are served."""
+    from steersman.testing.zones import install_crds
+
+    await install_crds(client, server.url)
+
+
 def _program(name: str, server: ApiServer, home: Path) -> Program:
     from steersman.testing.binaries import BinariesError, find_program
     from steersman.testing.programs import Program
@@ -199,17 +221,10 @@ def _program(name: str, server: ApiServer, home: Path) -> Program:
     try:
         path = find_program(name)
     except BinariesError as error:
-        _unavailable(error)
+        not_here(error)
     config = home / "kubeconfig"
     server.write_kubeconfig(config)
     return Program(path, config, home=home)
-
-
-def _unavailable(error: Exception) -> NoReturn:
-    """On a developer's machine a missing control plane skips tests; in CI it would hide them."""
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(str(error), pytrace=False)
-    pytest.skip(str(error))
 
 
 def _reporter(config: pytest.Config) -> Callable[[str, int, int], None]:

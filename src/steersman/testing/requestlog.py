@@ -8,6 +8,7 @@ log.clear()                       # and go on
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ class RequestLog:
         request, stream = self._transport.request, self._transport.stream
 
         def noting(forward: Any) -> Any:
-            def noted(method: str, path: str, **options: Any) -> Any:
-                self.requests.append(f"{method} {path}")
-                return forward(method, path, **options)
+            def noted(*arguments: Any, **options: Any) -> Any:
+                place = inspect.signature(forward).bind(*arguments, **options).arguments
+                self.requests.append(f"{place.get('method', 'GET')} {place['path']}")
+                return forward(*arguments, **options)
 
             return noted
 

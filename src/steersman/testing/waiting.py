@@ -29,7 +29,7 @@ _LONGEST_PAUSE = 0.25
 async def eventually(fact: Callable[[], Awaitable[T]], what: str = ..., *, timeout: float = ...) -> T: ...
 @overload
 async def eventually(fact: Callable[[], T], what: str = ..., *, timeout: float = ...) -> T: ...
-async def eventually(fact: Callable[[], object], what: str = "", *, timeout: float = 20.0) -> object:
+async def eventually(fact: Callable[[], object], what: str = "", *, timeout: float = 90.0) -> object:
     """Ask until the answer is true, and return it.
 
     An answer that is false, a failed `assert` and an error of the API server all mean "not yet"; any other exception

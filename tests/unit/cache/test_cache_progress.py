@@ -197,6 +197,16 @@ def test_a_refusal_is_asked_again_with_growing_delays(error):
     assert 6 <= delays[-1] <= 12  # somebody may be about to install the kind or grant the right
 
 
+def test_who_may_list_but_not_watch_lists_from_time_to_time():
+    progress, step = step_after(Failed(Forbidden("no watch")), step=first_step(Progress()), progress=Progress())
+    assert step == List("0")
+    progress, step = step_after(Listed("7"), step=step, progress=progress)
+    assert step == Watch("7")
+    _, step = step_after(Failed(Forbidden("no watch", code=403), "7"), step=step, progress=progress)
+    assert isinstance(step, List)
+    assert step.after > 0
+
+
 def test_backoff_starts_over_after_a_quiet_time():
     progress = Progress(revision="7", failures=9, failed_at=1000.0)
     _, early = step_after(Failed(ConnectionFailed("x"), "7"), progress=progress, now=1119.0)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from steersman.cache.metrics import CacheMetrics
 from steersman.cache.reflector import Reflector
-from steersman.kube.errors import ConnectionFailed, Gone, Invalid, KubeError, TooManyRequests
+from steersman.kube.errors import ConnectionFailed, Gone, Invalid, KubeError, ServerError, TooManyRequests
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.testing.clock import VirtualClock, settle
 
@@ -43,6 +43,16 @@ class Silence:
     """Nothing more comes, and nothing ends."""
 
 
+class Played:
+    """Events in batches of one."""
+
+    def __init__(self, events: Any) -> None:
+        self._events = events
+
+    async def batch(self) -> list[Any]:
+        return [event] if (event := await anext(self._events, None)) is not None else []
+
+
 class Server:
     """Plays one script per request: items, then an error, silence or the end."""
 
@@ -68,7 +78,7 @@ class Server:
         script = self.watches.pop(0) if self.watches else [Silence]
         if script and isinstance(script[0], KubeError):
             raise script[0]
-        yield self._play(script)
+        yield Played(self._play(script))
 
     async def _play(self, script: list[Any]):
         for event in script:
@@ -100,6 +110,9 @@ class Memory:
     def remove(self, obj) -> None:
         self.objects.pop(obj.name, None)
         self.diary.append(f"remove {obj.name} at {obj.metadata.resource_version}")
+
+    def reached(self, revision) -> None:
+        pass
 
     def progress(self, revision) -> None:
         self.diary.append(f"progress {revision}")
@@ -328,3 +341,96 @@ async def test_what_a_projection_drops_is_not_stored_and_what_it_cannot_read_is_
     assert sink.objects["good"].note == ""
     assert {str(ref) for ref in sink.kept} == {"shop/bad"}
     task.cancel()
+
+
+async def test_a_source_that_works_again_says_so_although_nothing_happens(server, start, clock):
+    server.lists = [[("4", [])]]
+    server.watches = [[5.0, ConnectionFailed("cut")], [Silence]]
+    reflector = await start(streaming=False)
+    await clock.advance(5)
+    assert "cut" in str(reflector.status.error)
+    await clock.advance(5)
+    assert server.requests[-2:] == ["watch '4'", "watch '4'"]
+    assert reflector.status.error is None
+
+
+async def test_a_watch_that_breaks_as_soon_as_it_is_open_is_not_taken_for_recovered(server, start, clock):
+    server.lists = [[("4", [])] for _ in range(20)]
+    server.watches = [[0.5, ConnectionFailed("cut")] for _ in range(60)]
+    reflector = await start(streaming=False)
+    await clock.advance(0.5)
+    while len(server.requests) < 5:  # later the revision itself is doubted, and listed anew
+        assert "cut" in str(reflector.status.error)
+        await clock.advance(0.5)
+
+
+async def test_a_reflector_stopped_before_it_began_asks_for_nothing(server, sink, clock):
+    metrics = CacheMetrics(CollectorRegistry()).reflector("things")
+    reflector: Reflector[Thing] = Reflector(
+        server, sink, name="things", metrics=metrics, random=random.Random(1), clock=clock
+    )
+    task = asyncio.create_task(reflector.run())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (server.requests, sink.diary) == ([], [])
+
+
+async def test_whatever_fails_on_the_way_the_store_is_right_in_the_end(server, sink, start, clock):
+    server.lists = [[ConnectionFailed("refused")], [("4", [thing("a", 1), thing("b", 2)])], [("30", [thing("b", 25)])]]
+    server.watches = [
+        [added("c", 10), ConnectionFailed("cut")],
+        [TooManyRequests("busy")],
+        [deleted("a", 12), added("d", 13), Gone("too old")],
+        [added("e", 31), Silence],
+    ]
+    await start(streaming=False)
+    await clock.advance(120)
+    assert sorted(sink.objects) == ["b", "e"]
+    assert sink.objects["b"].metadata.resource_version == "25"
+
+
+async def test_an_object_the_server_lost_unsafely_is_gone_after_the_stream_broke_on_it(server, sink, start, clock):
+    lost = ServerError("object could not be read from storage", reason="StoreReadError", code=500)
+    server.lists = [[("4", [thing("a", 1), thing("corrupt", 2)])], [("20", [thing("a", 1)])]]
+    server.watches = [*([lost] for _ in range(6)), [Silence]]
+    await start(streaming=False)
+    await clock.advance(600)
+    assert server.requests[-1] == "watch '20'"
+    assert sorted(sink.objects) == ["a"]
+
+
+async def test_a_stream_that_is_refused_for_now_is_asked_for_again_as_a_stream(server, sink, start, clock):
+    server.watches = [[TooManyRequests("busy", retry_after=1)], [added("a", 3), bookmark(7, end=True), Silence]]
+    await start()
+    await clock.advance(10)
+    assert server.requests == ["stream ''", "stream ''"]
+    assert sink.diary == ["replace ['a'] at 7"]
+
+
+async def test_nothing_more_is_read_while_the_sink_is_still_busy(server, start):
+    busy, read = asyncio.Event(), []
+
+    class Slow(Memory):
+        async def replace(self, objects, revision, keep) -> None:
+            await busy.wait()
+
+    async def play(script):
+        for event in script:
+            read.append(event.object.name)
+            yield event
+
+    server._play = play
+    server.watches = [[added("a", 3), bookmark(7, end=True), added("b", 8)], [Silence]]
+    metrics = CacheMetrics(CollectorRegistry()).reflector("things")
+    reflector: Reflector[Thing] = Reflector(
+        server, Slow(), name="things", metrics=metrics, random=random.Random(1), clock=server.clock
+    )
+    task = asyncio.create_task(reflector.run())
+    await settle()
+    assert read == ["a", ""]
+    busy.set()
+    await settle()
+    assert read == ["a", "", "b"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

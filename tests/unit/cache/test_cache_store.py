@@ -338,3 +338,16 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_the_store_knows_the_revision_it_has_reached():
+    store: Store[Any] = Store()
+    assert store.revision == ""
+    store.replace([], "4", namespace="one")
+    store.replace([], "9", namespace="two")
+    assert store.revision == "4"  # the one furthest behind
+    store.reached("12", namespace="one")
+    assert store.revision == "9"
+    with store.snapshot() as snapshot:
+        store.progress("20", namespace="two")
+        assert (snapshot.resource_version, store.revision) == ("9", "12")

@@ -165,3 +165,38 @@ class TestEvents:
     def test_a_line_that_is_no_event_ends_the_stream(self, line):
         with pytest.raises(BadResponse, match=r"the stream has a line that is no event: .*\(GET https"):
             codec_for(Thing).event(line, REQUEST)
+
+
+def line(kind, name, **parts):
+    return json.dumps({"type": kind, "object": thing(name, **parts)}).encode() + b"\n"
+
+
+class TestBlocksOfEvents:
+    codec = codec_for(Thing)
+
+    def test_a_block_of_changes_is_decoded_like_its_lines(self):
+        lines = [line("ADDED", "a"), b"\n", line("DELETED", "b")]
+        events, failure = self.codec.events(b"".join(lines))
+        assert failure is None
+        assert events == [self.codec.event(one) for one in (lines[0], lines[2])]
+
+    def test_a_bookmark_and_an_object_that_does_not_fit_take_their_places_among_the_others(self):
+        block = line("ADDED", "a") + line("ADDED", "odd", spec={}) + line("BOOKMARK", "") + line("MODIFIED", "c")
+        events, failure = self.codec.events(block)
+        assert failure is None
+        seen = [(event.type, event.object.metadata.name) for event in events]
+        assert seen == [("ADDED", "a"), ("ADDED", "odd"), ("BOOKMARK", ""), ("MODIFIED", "c")]
+        assert isinstance(events[1].object, Undecodable)
+
+    @pytest.mark.parametrize("last", [b'{"type":"ERROR","object":{"code":410,"reason":"Expired"}}\n', b"nonsense\n"])
+    def test_what_came_before_an_error_is_not_lost(self, last):
+        events, failure = self.codec.events(line("ADDED", "a") + last + line("ADDED", "never"))
+        assert [event.object.metadata.name for event in events] == ["a"]
+        assert isinstance(failure, Gone if b"410" in last else BadResponse)
+
+    @pytest.mark.parametrize(("value", "ends"), [("true", True), ("false", False), ("", False)])
+    def test_only_the_right_value_of_the_annotation_ends_the_initial_events(self, value, ends):
+        metadata = {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": value}}
+        block = json.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}).encode() + b"\n"
+        [event], _ = self.codec.events(block)
+        assert event.initial_events_end is ends

@@ -141,3 +141,10 @@ def test_any_text_is_a_duration_or_a_format_error_with_a_way_out(text: str) -> N
         assert "(try " in str(error)  # noqa: PT017 - both outcomes are fine, this one must help
     else:
         assert duration >= timedelta(0)
+
+
+def test_a_duration_of_many_parts_or_digits_is_read_or_refused_without_delay() -> None:
+    assert parse_go_duration("1s" * 50_000) == timedelta(seconds=50_000)
+    assert parse_go_duration("0" * 5_000 + "1s") == timedelta(seconds=1)
+    with pytest.raises(FormatError, match="is not a duration"):
+        parse_duration("9" * 5_000 + "s")

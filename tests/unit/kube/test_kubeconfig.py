@@ -263,7 +263,7 @@ WRONG = {
     "text": ("hello", r"config: is not a kubeconfig"),
     "clusters as a mapping": (
         "clusters:\n  a: 1\n",
-        r"config:2: clusters: expected `array \| null`, got `object`",
+        r"config:1: clusters: expected `array \| null`, got `object`",
     ),
     "a number for a name": (
         "clusters:\n- name: 1\n",

@@ -45,3 +45,13 @@ def test_a_large_line_in_small_pieces_is_joined_once():
         assert splitter.feed(b"x" * 64) == []
     assert len(splitter._parts) == 22_000  # nothing was joined on the way
     assert [len(line) for line in splitter.feed(b"\n")] == [22_000 * 64]
+
+
+@given(st.lists(st.binary(max_size=40).filter(lambda b: b"\n" not in b)), st.data())
+def test_blocks_hold_the_same_bytes_and_end_with_whole_lines(lines, data):
+    text = b"".join(line + b"\n" for line in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    splitter = LineSplitter(limit=1000)
+    blocks = [splitter.block(text[start:end]) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert b"".join(blocks) == text
+    assert all(block.endswith(b"\n") for block in blocks if block)

@@ -155,6 +155,8 @@ WRONG_SUFFIX = "unable to parse quantity's suffix"
         ("1e99999999999999999999", WRONG_SUFFIX),
         (".Ei", "unable to parse numeric part of quantity"),
         ("1e1001", "a quantity cannot have an exponent above 1000"),
+        ("9" * 5000, "a quantity cannot have more than 1000 digits"),
+        (f"0.{'1' * 5000}", "a quantity cannot have more than 1000 digits"),
     ],
 )
 def test_text_that_is_no_quantity_is_refused_in_the_words_of_the_server(text: str, message: str) -> None:

@@ -393,6 +393,28 @@ class TestStreams:
         server = await wire(STREAM + pieces + chunk(b"\nsmall\n") + END)
         assert [len(line) for line in await self.lines(transport(server))] == [1_400_000, 5]
 
+    async def test_ten_thousand_events_in_a_flood_arrive_whole_and_in_order(self, wire, transport):
+        events = [b'{"number":%d,"padding":"%s"}' % (number, b"x" * 300) for number in range(10_000)]
+        server = await wire(STREAM + b"".join(chunk(event + b"\n") for event in events) + END)
+        assert await self.lines(transport(server)) == events
+
+    async def test_a_connection_that_carried_a_flood_carries_small_answers_afterwards(self, wire, transport):
+        flood = b"".join(chunk(b"x" * 500 + b"\n") for _ in range(2000))
+
+        async def answer(received, writer):
+            if len(server.requests) > 1:
+                return STREAM + chunk(b"small\n") + END
+            for start in range(0, len(flood), 20_000):
+                writer.write(flood[start : start + 20_000] if start else STREAM + flood[:20_000])
+                await writer.drain()
+                await asyncio.sleep(0)
+            return END
+
+        server = await wire(answer)
+        link = transport(server)
+        assert len(await self.lines(link)) == 2000
+        assert await self.lines(link) == [b"small"]
+
     async def test_a_line_without_end_is_refused(self, wire, transport):
         server = await wire(STREAM + chunk(b"x" * 3000) + END)
         link = transport(server, options=TransportOptions(max_line_bytes=1000))

@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import structlog
@@ -18,6 +20,7 @@ from steersman.runtime.predicates import Predicate, labels
 from steersman.runtime.queue import LOW_PRIORITY
 from steersman.runtime.ratelimit import Backoff
 from steersman.runtime.result import TerminalError, done, requeue
+from steersman.runtime.sources import Trigger
 from steersman.testing import eventually
 from steersman.testing.clock import settle
 
@@ -121,6 +124,20 @@ async def test_changes_that_come_before_the_workers_are_kept_and_collapsed(bench
     bench.caches[App].sync()
     await settle()
     assert [call.metadata.resource_version for call in reconcile.calls] == ["3"]
+
+
+async def test_a_trigger_has_a_key_reconciled_and_before_the_engine_it_is_harmless(bench):
+    reconcile, trigger = Script(), Trigger()
+    trigger.fire("early")
+    engine = bench.prepare(Controller(None, reconcile, "keys").reads(Pod).triggered_by(trigger))
+    bench.start(engine)
+    bench.caches[Pod].sync()
+    trigger.fire("now")
+    trigger.fire("later", after=30)
+    await bench.clock.advance(29)
+    assert reconcile.calls == ["now"]
+    await bench.clock.advance(1)
+    assert reconcile.calls == ["now", "later"]
 
 
 async def test_one_key_never_runs_twice_at_once_and_runs_again_when_it_changed_meanwhile(bench):
@@ -491,6 +508,34 @@ async def test_every_object_is_looked_at_once_per_schedule(bench):
     assert reconcile.calls == []  # spread over the time that begins now
     await bench.clock.advance(300)
     assert sorted(call.name for call in reconcile.calls) == ["a", "b"]
+
+
+async def test_a_cron_expression_says_when_to_look_in_the_time_of_its_zone(bench):
+    seen: list[str] = []
+
+    async def reconcile(ctx, obj):
+        seen.append(datetime.fromtimestamp(bench.clock.time(), ZoneInfo("Europe/Berlin")).isoformat())
+
+    begun = datetime(2026, 10, 23, 12, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+    await bench.clock.advance(begun - bench.clock.time())
+    await bench.run(Controller(App, reconcile).schedule(cron="0 4 * * *", zone="Europe/Berlin"), app("a"))
+    seen.clear()
+    await bench.clock.advance(3 * 86400)
+    days = [("24", "02:00"), ("25", "01:00"), ("26", "01:00")]  # the clocks go back on the 25th
+    assert seen == [f"2026-10-{day}T04:00:00+{offset}" for day, offset in days]
+
+
+async def test_looks_that_were_missed_are_one_look(bench, monkeypatch):
+    seen = []
+
+    async def reconcile(ctx, key):
+        seen.append(key)
+
+    await bench.run(Controller(None, reconcile, "clock").schedule(cron="* * * * *", keys=["tick"]))
+    there = bench.clock.time()
+    monkeypatch.setattr(bench.clock, "time", lambda: there + 3600 + bench.clock.monotonic())  # suspended for an hour
+    await bench.clock.advance(61)
+    assert len(seen) <= 2
 
 
 async def test_named_keys_are_looked_at_on_schedule(bench):

@@ -56,6 +56,31 @@ async def test_verbose_names_what_is_well_too(serve):
     assert await get(f"{url}/readyz?verbose") == (200, "[+]source pods ok\nreadyz check passed\n")
 
 
+async def test_a_warning_is_shown_to_who_asks_and_fails_nothing(serve):
+    url = await serve(ready=lambda: {"source pods": None}, warnings=lambda: ["controller app: shop/a hangs"])
+    assert await get(f"{url}/readyz") == (200, "ok")
+    expected = "[+]source pods ok\n[!]controller app: shop/a hangs\nreadyz check passed\n"
+    assert await get(f"{url}/readyz?verbose") == (200, expected)
+    assert "hangs" not in (await get(f"{url}/livez?verbose"))[1]
+
+
+async def test_routes_can_be_added_until_it_starts(serve):
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text=request.path)
+
+    server = HealthServer("127.0.0.1:0", alive=dict, ready=dict, registry=CollectorRegistry())
+    server.add_routes([web.get("/api/one", page)])
+    server.add_routes([web.get("/api/two", page), web.get("/livez", page)])
+    await server.start()
+    try:
+        url = f"http://127.0.0.1:{server.port}"
+        assert [await get(url + path) for path in ("/api/one", "/api/two")] == [(200, "/api/one"), (200, "/api/two")]
+        assert await get(f"{url}/livez") == (200, "/livez")  # others' word stands
+        assert (await get(f"{url}/readyz"))[0] == 200
+    finally:
+        await server.stop()
+
+
 async def test_metrics_come_from_the_registry_that_was_handed_in(serve):
     registry = CollectorRegistry()
     Counter("mine", "A counter.", registry=registry).inc(3)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from steersman.kube.client import Client
     from steersman.runtime.controller import Controller
@@ -17,8 +17,10 @@ __all__ = ["running"]
 
 
 @asynccontextmanager
-async def running(client: Client, *controllers: Controller, **options: Any) -> AsyncIterator[Manager]:
-    """Run controllers until the block ends; `options` are the manager's.
+async def running(
+    client: Client, *controllers: Controller, prepare: Callable[[Manager], object] | None = None, **options: Any
+) -> AsyncIterator[Manager]:
+    """Run controllers until the block ends; `options` are the manager's; `prepare` gets the manager before it starts.
 
     The block begins when every source is synced and the controllers work. A manager that fails fails the test.
     """
@@ -28,6 +30,8 @@ async def running(client: Client, *controllers: Controller, **options: Any) -> A
 
     options.setdefault("registry", CollectorRegistry())
     manager = Manager(client, controllers, **options)
+    if prepare is not None:
+        prepare(manager)
     task = asyncio.create_task(manager.run())
     try:
         ready = asyncio.create_task(_at_work(manager, controllers))

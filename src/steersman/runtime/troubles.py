@@ -1,0 +1,115 @@
+"""Keys that give cause for concern: they write every time, never end, or keep failing.
+
+None of these stops anything, because a key concerns nobody but itself; but each is a defect somewhere and costs
+the API server or a worker while nobody looks. So each is named: in the log when it begins and when it is over, in a
+metric, and as a warning of readiness, which stays ready (a restart would help nobody).
+
+- *writes*: the last `Limits.writes` reconciles all wrote something within `Limits.writes_seconds`, and nobody else
+  changed the object's spec in between: two controllers that fight, or one that never agrees with the server's defaults.
+- *hangs*: it has been running for `Limits.hang_seconds`.
+- *fails*: it failed `Limits.failures` times in a row.
+
+No clock and no I/O: times are handed in.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["KINDS", "Limits", "Trouble", "Troubles"]
+
+KINDS: Final = ("writes", "hangs", "fails")
+_REMEMBERED = 10_000  # keys whose writes are counted; those that were quiet for longest go first
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """From when on a key is named."""
+
+    writes: int = 30  # reconciles in a row that wrote…
+    writes_seconds: float = 300.0  # …within this time; a status that is renewed every few minutes is not a fight
+    hang_seconds: float = 300.0
+    failures: int = 10  # with the usual delays that is a few seconds to a minute
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """One key, and what is wrong with it."""
+
+    key: Any
+    kind: str  # one of KINDS
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.text}"
+
+
+class _Streak(msgspec.Struct):
+    """Reconciles in a row that wrote."""
+
+    ends: deque[float]  # when each ended
+    generation: int  # of the object, as the last of them left it
+
+
+class Troubles:
+    """What is known about the keys of one controller."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._running: dict[Any, float] = {}
+        self._streaks: OrderedDict[Any, _Streak] = OrderedDict()
+        self._failing: dict[Any, str] = {}
+
+    def began(self, key: Any, now: float) -> None:
+        """A reconcile of `key` begins."""
+        self._running[key] = now
+
+    def ended(self, key: Any) -> None:
+        """It is over, however."""
+        self._running.pop(key, None)
+
+    def wrote(self, key: Any, now: float, *, writes: int, before: int, after: int) -> None:
+        """It made so many writes; `before` and `after` are the object's generation at its beginning and end."""
+        known = self._streaks.get(key)
+        if not writes:
+            if known is not None:
+                del self._streaks[key]
+            return
+        if known is None or known.generation != before:
+            known = self._streaks[key] = _Streak(deque(maxlen=self.limits.writes), after)
+        known.ends.append(now)
+        known.generation = after
+        self._streaks.move_to_end(key)
+        if len(self._streaks) > _REMEMBERED:
+            self._streaks.popitem(last=False)
+
+    def failed(self, key: Any, times: int, error: str) -> None:
+        """It failed, `times` in a row."""
+        if times >= self.limits.failures:
+            self._failing[key] = f"failed {times} times in a row: {error}"
+
+    def succeeded(self, key: Any) -> None:
+        """It did not fail, or will not be tried again."""
+        self._failing.pop(key, None)
+
+    def gone(self, key: Any) -> None:
+        """There is nothing more to say about it."""
+        self._streaks.pop(key, None)
+        self._failing.pop(key, None)
+
+    def current(self, now: float) -> Iterator[Trouble]:
+        """What is wrong now."""
+        for key, since in self._running.items():
+            if now - since >= self.limits.hang_seconds:
+                yield Trouble(key, "hangs", f"has been running for {now - since:.0f} s")
+        for key, streak in self._streaks.items():
+            ends = streak.ends
+            if len(ends) == self.limits.writes and ends[-1] - ends[0] <= self.limits.writes_seconds:
+                text = f"wrote something in each of its last {len(ends)} reconciles though its spec did not change"
+                yield Trouble(key, "writes", text)
+        for key, text in self._failing.items():
+            yield Trouble(key, "fails", text)

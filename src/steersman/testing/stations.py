@@ -1,0 +1,90 @@
+"""Profiles at work inside a test: a process in the place of another program, and a connection that refuses requests.
+
+async with station(client, namespace, "shipshape", WATCH_NAMESPACE=namespace) as process:
+    …
+with refusing(client, "PATCH", "/deployments/web", ServerError("boom", code=500), times=1):
+    …
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from steersman.kube.client import Client
+    from steersman.kube.errors import KubeError
+    from steersman.operators.reload.profiles.process import Process
+
+__all__ = ["refusing", "station"]
+
+
+@asynccontextmanager
+async def station(
+    client: Client, namespace: str, profile: str, argv: Sequence[str] = (), *, shadow: bool = False, **environ: str
+) -> AsyncIterator[Process]:
+    """Run a profile until the block ends; a process that fails fails the test.
+
+    The block begins when everything that is watched has been seen and the process works.
+    """
+    from msgspec.structs import replace
+    from prometheus_client import CollectorRegistry
+
+    from steersman.operators.reload.profiles import read_profile
+    from steersman.operators.reload.profiles.process import Process
+
+    read = replace(read_profile(profile, argv, environ), listen="127.0.0.1:0")
+    if not read.config.namespaces:
+        read = replace(read, config=replace(read.config, namespaces=(namespace,)))
+    process = Process(read, client, namespace=namespace, shadow=shadow, registry=CollectorRegistry())
+    running = asyncio.create_task(process.run())
+    try:
+        working = asyncio.create_task(_working(process))
+        await asyncio.wait({running, working}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            working.cancel()
+            await running
+        yield process
+    finally:
+        process.end()
+        await running
+
+
+async def _working(process: Process) -> None:
+    await process.manager.working.wait()
+    while not process.ready():  # noqa: ASYNC110  # there is no event for all of them together
+        await asyncio.sleep(0.01)
+
+
+@contextmanager
+def refusing(
+    client: Client, method: str, part: str, error: KubeError, *, times: int | None = None
+) -> Iterator[list[str]]:
+    """Answer requests whose path holds `part` with an error, the first `times` of them; gives what was refused."""
+    transport: Any = client.transport
+    forward, forward_stream = transport.request, transport.stream
+    refused: list[str] = []
+
+    def check(verb: str, path: str) -> None:
+        if verb == method and part in path and (times is None or len(refused) < times):
+            refused.append(path)
+            raise error
+
+    async def request(verb: str, path: str, **options: Any) -> Any:
+        check(verb, path)
+        return await forward(verb, path, **options)
+
+    @asynccontextmanager
+    async def stream(path: str, **options: Any) -> AsyncIterator[Any]:
+        check("GET", path)
+        async with forward_stream(path, **options) as lines:
+            yield lines
+
+    transport.request, transport.stream = request, stream
+    try:
+        yield refused
+    finally:
+        del transport.request, transport.stream

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from structlog.testing import capture_logs
+
+from steersman.logger import Logger
+
+
+def test_a_line_carries_its_own_values_and_those_bound_before():
+    with capture_logs() as lines:
+        Logger("a", source="pods").bind(namespace="shop").warning("late", seconds=3)
+    expected = {"event": "late", "log_level": "warning", "source": "pods", "namespace": "shop", "seconds": 3}
+    assert lines == [expected]
+
+
+def test_every_level_says_what_it_is_called():
+    log = Logger("a")
+    with capture_logs() as lines:
+        for level in ("debug", "info", "warning", "error"):
+            getattr(log, level)("it happened")
+        try:
+            int("no number")
+        except ValueError:
+            log.exception("it failed")
+    assert [line["log_level"] for line in lines] == ["debug", "info", "warning", "error", "error"]
+    assert lines[-1]["exc_info"] is True
+
+
+def test_a_cache_and_its_client_load_no_structlog_until_something_is_said():
+    program = "import sys, steersman.cache.pool, steersman.kube.client; sys.exit('structlog' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
