@@ -64,7 +64,7 @@ async def test_broken_connections_neither_lose_nor_double_a_restart(cluster, cli
             running(through, *controllers(options, registry=CollectorRegistry())),
         ):
             for name in names:
-                await eventually(lambda name=name: state(client, name, namespace), timeout=40)
+                await eventually(lambda name=name: state(client, name, namespace))
             for number in range(1, CHANGES + 1):
                 await client.apply(configmap(namespace, str(number)), field_manager="test")
                 for _ in range(chance.randrange(20)):
@@ -77,7 +77,7 @@ async def test_broken_connections_neither_lose_nor_double_a_restart(cluster, cli
                 found = [await state(client, name, namespace) for name in names]
                 return last is not None and all(one.sources == last.sources for one in found)
 
-            await eventually(converged, "every workload runs the last change", timeout=60)
+            await eventually(converged, "every workload runs the last change")
     for name in names:
         assert 1 <= len((await state(client, name, namespace)).restarts) <= CHANGES
     assert not (await state(client, "fresh", namespace)).restarts

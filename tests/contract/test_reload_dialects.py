@@ -3,7 +3,6 @@ that are left are those the other program would have left."""
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -13,7 +12,6 @@ from steersman.kube.resources import Kind
 from steersman.kube.selectors import Selector
 from steersman.operators.reload.controller import controllers
 from steersman.operators.reload.dialects import dialects_for
-from steersman.operators.reload.dialects.hashes import ReloaderHash, ShipshapeHash, XingHash, wave_data, wave_hash
 from steersman.operators.reload.state import read_state
 from steersman.operators.reload.types import (
     APPLIED,
@@ -22,107 +20,12 @@ from steersman.operators.reload.types import (
     KindConfig,
     Options,
     Scope,
-    SourceKind,
     Window,
 )
 from steersman.testing import RequestLog, eventually, running
+from steersman.testing.originals import ORIGINALS, TIMES, put_source, put_workload
 
-CM = SourceKind.CONFIGMAP
-CONFIGMAP = Kind(version="v1", kind="ConfigMap", plural="configmaps")
 DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")
-LABELS = {"app": "web", "env": "test"}
-CHECKSUMS = "com.xing.deployment-restart.applied-config-checksums"
-
-
-class Original:
-    """What one program leaves on a Deployment that uses ConfigMap `app` with `{mode: VALUE}`."""
-
-    def __init__(self, namespace):
-        self.namespace = namespace
-
-    def metadata(self, value):
-        return {}
-
-    def template(self, value):
-        return {}
-
-    def variables(self, value):
-        return []
-
-
-class FromShipshape(Original):
-    dialect = "shipshape"
-
-    def template(self, value):
-        hashed = ShipshapeHash()(CM, {"mode": value}, None)
-        return {"shipshape.io/restartedAt": "2026-01-01T00:00:00Z", "shipshape.io/config-hash-app": hashed}
-
-
-class FromXing(Original):
-    dialect = "xing"
-
-    def metadata(self, value):
-        checksums = {f"configmap/{self.namespace}/app": XingHash()(CM, {"mode": value}, None)}
-        return {"com.xing.deployment-restart": "enabled", CHECKSUMS: json.dumps(checksums, separators=(",", ":"))}
-
-    def template(self, value):
-        return {"com.xing.deployment-restart.timestamp": "Mar  5 14:03:09"}
-
-
-class FromReloader(Original):
-    dialect = "reloader"
-
-    def metadata(self, value):
-        return {"reloader.stakater.com/auto": "true"}
-
-    def variables(self, value):
-        return [{"name": "STAKATER_APP_CONFIGMAP", "value": ReloaderHash()(CM, {"mode": value}, None)}]
-
-
-class FromWave(Original):
-    dialect = "wave"
-
-    def metadata(self, value):
-        return {"wave.pusher.com/update-on-config-change": "true"}
-
-    def template(self, value):
-        return {"wave.pusher.com/config-hash": wave_hash({"app": wave_data(CM, {"mode": value}, None, None)}, {})}
-
-
-ORIGINALS = [FromShipshape, FromXing, FromReloader, FromWave]
-TIMES = {"shipshape.io/restartedAt", "com.xing.deployment-restart.timestamp"}
-
-
-async def put_source(client, namespace, value):
-    meta = {"name": "app", "namespace": namespace, "labels": LABELS}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mode": value}}
-    await client.apply(body, field_manager="test", force=True)
-
-
-async def put_workload(client, original, value):
-    container = {
-        "name": "main",
-        "image": "web:1",
-        "env": [{"name": "OWN", "value": "1"}, *original.variables(value)],
-        "envFrom": [{"configMapRef": {"name": "app"}}],
-    }
-    template = {
-        "metadata": {"labels": {"app": "web"}, "annotations": {"own": "1", **original.template(value)}},
-        "spec": {"containers": [{"name": "side", "image": "side:1"}, container]},
-    }
-    await client.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {
-                "name": "web",
-                "namespace": original.namespace,
-                "labels": LABELS,
-                "annotations": {"own": "1", **original.metadata(value)},
-            },
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
-        }
-    )
 
 
 def operators(original):

@@ -239,7 +239,7 @@ async def test_a_job_is_recreated_as_it_was_and_its_stand_in_goes(site, suspend)
             assert [one["metadata"]["name"] for one in found.items] == ["sums"]
             return found.items[0]["metadata"]["uid"] != before["metadata"]["uid"] and found.items[0]
 
-        after = await eventually(recreated, "the Job is a new one", timeout=40)
+        after = await eventually(recreated, "the Job is a new one")
     assert after["spec"]["suspend"] == suspend
     assert after["spec"]["backoffLimit"] == 3
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
@@ -258,7 +258,7 @@ async def test_a_job_whose_recreation_was_cut_off_at_any_step_is_there_again(sit
             made = await site.client.create(helper)
         if step >= 2:
             await site.client.delete(KINDS["Job"], name, namespace=site.namespace, propagation="Background")
-            await eventually(lambda name=name: _gone(site, name), timeout=40)
+            await eventually(lambda name=name: _gone(site, name))
         if step >= 3:
             await site.client.create(successor(made, Intent(name, manifest["metadata"]["uid"])))
     async with site.running(kinds=["Job"]):
@@ -267,7 +267,7 @@ async def test_a_job_whose_recreation_was_cut_off_at_any_step_is_there_again(sit
             found = await site.client.list(KINDS["Job"], namespace=site.namespace)
             return sorted(one["metadata"]["name"] for one in found.items) == [f"sums-{step}" for step in range(4)]
 
-        await eventually(complete, "every Job is there, and no stand-in", timeout=40)
+        await eventually(complete, "every Job is there, and no stand-in")
 
 
 async def _gone(site, name):
@@ -542,11 +542,11 @@ async def test_one_source_that_500_workloads_use_takes_one_patch_each(site):
     await asyncio.gather(*(site.workload(name) for name in names))
     async with site.running() as manager:
         (engine,) = manager._engines.values()
-        await eventually(lambda: _all_are(site, APPLIED, None, number), "all are seeded", timeout=60)
+        await eventually(lambda: _all_are(site, APPLIED, None, number), "all are seeded")
         await idle(manager)
         with RequestLog(site.client) as log:
             await site.source(mode="b")
-            await eventually(lambda: engine.queue.running == 0 and len(_patches(log)) >= number, timeout=60)
+            await eventually(lambda: engine.queue.running == 0 and len(_patches(log)) >= number)
             await idle(manager)
         assert len(_patches(log)) == len(set(_patches(log))) == number
         assert [one for one in log.requests if one.startswith("GET ") and "/deployments" in one] == []

@@ -25,12 +25,16 @@ from steersman.kube.resources import Kind, ObjectRef
 from steersman.operators.reload.apply import patch_for
 from steersman.operators.reload.controller import WorkloadKeeper
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
+from steersman.operators.reload.fleet import Fleet
+from steersman.operators.reload.gates import Moment
 from steersman.operators.reload.kinds import BUILT_IN, JOB, KindRule
 from steersman.operators.reload.look import NamespaceSettings
-from steersman.operators.reload.plan import Action, Moment
+from steersman.operators.reload.plan import APPLYING, Action
+from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
+from steersman.operators.reload.policybook import PolicyBook
 from steersman.operators.reload.totals import total_sources, with_totals
 from steersman.operators.reload.types import NATIVE_ANNOTATIONS, RELOAD, Options
-from steersman.operators.reload.workloads import workload_class, workload_transform
+from steersman.operators.reload.workloads import Workload, workload_class, workload_id, workload_transform
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["World", "configmap", "env", "env_from", "secret", "volume", "workload"]
 
 Manifest = dict[str, Any]
+POLICIES: dict[str, Any] = {"ReloadPolicy": ReloadPolicy, "ClusterReloadPolicy": ClusterReloadPolicy}
 START = 1_700_000_000.0
 
 
@@ -102,7 +107,11 @@ def workload(
 class World:
     """See the module."""
 
-    def __init__(self, options: Options | None = None, *, dialects: Sequence[Dialect] = ()) -> None:
+    def __init__(
+        self, options: Options | None = None, *, dialects: Sequence[Dialect] = (), policies: bool = False
+    ) -> None:
+        """`policies`: ReloadPolicy and ClusterReloadPolicy are installed."""
+        self._policies = [POLICIES[kind].KIND for kind in POLICIES] if policies else []
         self.options = options or Options()
         self.now = START
         self.revision = 100
@@ -147,11 +156,24 @@ class World:
         """An object as the server has it."""
         return self.objects[kind, namespace, name]
 
+    def roll(self, name: str, *, kind: str = "Deployment", namespace: str = "shop", available: bool = True) -> None:
+        """Let the controller of a Deployment finish its rollout, or give it up."""
+        generation = self.objects[kind, namespace, name]["metadata"].get("generation", 0)
+        reason = "NewReplicaSetAvailable" if available else "ProgressDeadlineExceeded"
+        counts = {"replicas": 1, "updatedReplicas": 1, "availableReplicas": int(available)}
+        conditions = [{"type": "Progressing", "status": str(available), "reason": reason}]
+        status = {"observedGeneration": generation, **counts, "conditions": conditions}
+        self.edit(kind, name, {"status": status}, namespace=namespace)
+
     # -- the process -------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
         """Lose all memory, and start again with what the cluster holds."""
-        self.keepers = {kind: WorkloadKeeper(rule, self.options, self._dialects) for kind, rule in self.rules.items()}
+        self.fleet, book = Fleet(), PolicyBook(self._policies)
+        self.keepers = {
+            kind: WorkloadKeeper(rule, self.options, self._dialects, fleet=self.fleet, policies=book)
+            for kind, rule in self.rules.items()
+        }
         for manifest in self.objects.values():
             self._tell(None, manifest)
 
@@ -165,7 +187,10 @@ class World:
     def step(self, kind: str, name: str, *, namespace: str = "shop", lose: bool = False) -> Look:
         """Look at one workload and carry the plan out; with `lose`, the answer to the patch is never seen."""
         look = self.look(kind, name, namespace=namespace)
-        ledger = self.keepers[kind].ledger
+        keeper = self.keepers[kind]
+        ledger = keeper.ledger
+        ledger.set_interests(look.workload.ref, look.interests)
+        keeper.follower.looked(look, Moment(wall=self.now, tick=self.now))
         if look.edges.tracked:
             ledger.keep(look.workload.ref, look.plan.observed)
         else:
@@ -177,6 +202,7 @@ class World:
                 _merge_by_name(self.objects[kind, namespace, name]["spec"], patch["spec"])
             self._patch((kind, namespace, name), patch)
             if look.plan.action is Action.RESTART:
+                keeper.follower.made(look, self._decoded(self.objects[kind, namespace, name]))
                 title = look.workload.title
                 self.restarts[title] = self.restarts.get(title, 0) + 1
             if not lose and look.edges.tracked:
@@ -184,7 +210,7 @@ class World:
                     look.plan.observed,
                     applied=look.plan.state or look.plan.observed.applied,
                     seen={},
-                    pending={} if look.plan.action is Action.RESTART else look.plan.observed.pending,
+                    pending={} if look.plan.action in APPLYING else look.plan.observed.pending,
                 )
                 ledger.keep(look.workload.ref, observed)
         return look
@@ -209,6 +235,8 @@ class World:
         self.revision += 1
         self.patches += 1
         new["metadata"]["resourceVersion"] = str(self.revision)
+        if new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         self._store(key, new)
 
     def _with_totals(self, workload: Any) -> Any:
@@ -228,18 +256,24 @@ class World:
         some: Any = after if after is not None else before
         for kind, keeper in self.keepers.items():
             if isinstance(some, (ConfigMapSource, SecretSource)):
-                keeper.ledger.source_changed(before, after)
-            elif not isinstance(some, NamespaceSettings) and type(some).KIND.kind == kind:
-                keeper.ledger.workload_changed(before, after)
+                if keeper.ledger.source_changed(before, after):
+                    keeper.users_of(some)
+            elif isinstance(some, Workload) and type(some).KIND.kind == kind:
+                keeper.workload_changed(before, after)
+                if after is None:
+                    keeper.ledger.forget(some.ref)
+                    self.fleet.gone(workload_id(some))
 
     def _decoded(self, manifest: Manifest) -> Any:
         kind = manifest["kind"]
         classes: dict[str, Any] = {"ConfigMap": ConfigMapSource, "Secret": SecretSource, "Namespace": NamespaceSettings}
-        cls = classes.get(kind) or workload_class(self.rules[kind].kind)
+        cls = (classes | POLICIES).get(kind) or workload_class(self.rules[kind].kind)
         obj = codec_for(cls).object(msgspec.json.encode(manifest))
         if kind in self.rules:
             return workload_transform(self.rules[kind], self._kept)(obj)
-        return obj if kind == "Namespace" else source_transform(self._kept, self._hashes)(obj)
+        if kind == "Namespace" or kind in POLICIES:
+            return obj
+        return source_transform(self._kept, self._hashes, self.options.features.compare)(obj)
 
 
 class _Caches:
@@ -261,8 +295,9 @@ class _Shelf:
         manifest = self._world.objects.get((self._kind.kind, ref.namespace, ref.name))
         return None if manifest is None else self._world._decoded(manifest)  # noqa: SLF001  # a part of the world
 
-    def list(self, *, namespace: str) -> list[Any]:
-        found = sorted(key for key in self._world.objects if key[:2] == (self._kind.kind, namespace))
+    def list(self, *, namespace: str | None = None) -> list[Any]:
+        kind = self._kind.kind
+        found = sorted(key for key in self._world.objects if key[0] == kind and namespace in (None, key[1]))
         return [self.get(ObjectRef(name, space)) for _, space, name in found]
 
 

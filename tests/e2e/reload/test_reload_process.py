@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ from steersman.kube.errors import NotFound
 from steersman.kube.types import ConfigMap, Deployment, Lease, Pod, ReplicaSet
 from steersman.testing import eventually
 
+pytestmark = pytest.mark.timeout(600)
+
 STEERSMAN = Path(sys.executable).with_name("steersman")
+KILLS = 100  # as many of them as there is time for: a process takes about half a second to start on an idle machine
+KILLING_SECONDS = 60.0
 CONFIG = """
 reload:
   quietPeriod: 0s
@@ -77,8 +82,9 @@ def deployment(name, namespace, replicas=1):
 
 
 async def seeded(client, name, namespace):
+    """Whether the operator knows it, and its first template is a ReplicaSet (else a change would come before it)."""
     found = await client.get(Deployment, name, namespace=namespace)
-    return "steersman.dev/applied" in found.annotations
+    return "steersman.dev/applied" in found.annotations and await rollouts(client, name, namespace) >= 0
 
 
 async def rollouts(client, name, namespace):
@@ -97,7 +103,12 @@ async def test_a_change_rolls_out_new_pods_once(full, client, namespace, program
     await configure(client, namespace, "a")
     await client.create(deployment("web", namespace, replicas=2))
     await program()
-    await eventually(lambda: seeded(client, "web", namespace), timeout=60)
+    await eventually(lambda: seeded(client, "web", namespace))
+
+    async def complete():
+        return (await client.get(Deployment, "web", namespace=namespace)).status.ready_replicas == 2
+
+    await eventually(complete)
     before = {pod.name for pod in (await client.list(Pod, namespace=namespace)).items}
     await configure(client, namespace, "b")
 
@@ -107,30 +118,34 @@ async def test_a_change_rolls_out_new_pods_once(full, client, namespace, program
         assert found.status.updated_replicas == found.status.ready_replicas == 2
         return not pods & before and len(pods) == 2 and await rollouts(client, "web", namespace) == 1
 
-    await eventually(rolled, "both pods are new", timeout=60)
+    await eventually(rolled, "both pods are new")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_killed_again_and_again_while_sources_change_it_ends_with_the_last_change_applied(
     full, client, namespace, program
 ):
     seed = random.randrange(1_000_000)
     print("seed", seed)  # noqa: T201  # shown when the test fails
     chance = random.Random(seed)  # a test
-    names = [f"web-{number}" for number in range(4)]
+    names = [f"web-{number}" for number in range(8)]
     await configure(client, namespace, "0")
     for name in names:
         await client.create(deployment(name, namespace))
     process = await program()
     for name in names:
-        await eventually(lambda name=name: seeded(client, name, namespace), timeout=60)
-    changes = 6
-    for number in range(1, changes + 1):
-        await configure(client, namespace, str(number))
-        for _ in range(chance.randrange(30)):
+        await eventually(lambda name=name: seeded(client, name, namespace))
+    changes, deadline = 0, time.monotonic() + KILLING_SECONDS
+    while changes < KILLS and (changes < 6 or time.monotonic() < deadline):
+        changes += 1
+        await configure(client, namespace, str(changes))
+        for _ in range(chance.randrange(300)):
             await client.get(ConfigMap, "app", namespace=namespace)  # not a time: a number of requests, then it dies
         process.kill()
         await process.wait()
         process = await program()
+    print("killed", changes, "times")  # noqa: T201  # shown when the test fails
     fresh = "fresh"  # seeded with what the source says at the end
     await client.create(deployment(fresh, namespace))
 
@@ -141,10 +156,10 @@ async def test_killed_again_and_again_while_sources_change_it_ends_with_the_last
         ]
         return states[-1] and len({state.split(',"r"')[0].rstrip("}") for state in states}) == 1
 
-    await eventually(converged, "every workload runs the last change", timeout=60)
+    await eventually(converged, "every workload runs the last change")
     for name in names:
-        assert 1 <= await rollouts(client, name, namespace) <= changes
-    assert await rollouts(client, fresh, namespace) == 0
+        await eventually(lambda name=name: _within(rollouts(client, name, namespace), 1, changes))
+    await eventually(lambda: _within(rollouts(client, fresh, namespace), 0, 0))
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
@@ -165,19 +180,19 @@ async def test_a_leader_that_dies_in_the_middle_of_many_restarts_is_replaced_and
         except NotFound:
             return None
 
-    await eventually(held, timeout=60)
+    await eventually(held)
     await program(*lease)
     for name in names:
-        await eventually(lambda name=name: seeded(client, name, namespace), timeout=60)
+        await eventually(lambda name=name: seeded(client, name, namespace))
     await configure(client, namespace, "b")
-    await eventually(lambda: told(client, names[0], namespace), "the first is restarted", timeout=60)
+    await eventually(lambda: told(client, names[0], namespace), "the first is restarted")
     leader.kill()
     await leader.wait()
     for name in names:
-        await eventually(lambda name=name: told(client, name, namespace), f"{name} is restarted", timeout=90)
+        await eventually(lambda name=name: told(client, name, namespace), f"{name} is restarted")
     for name in names:
-        await eventually(lambda name=name: _is(rollouts(client, name, namespace), 1), timeout=60)
+        await eventually(lambda name=name: _within(rollouts(client, name, namespace), 1, 1))
 
 
-async def _is(awaitable, value):
-    return await awaitable == value
+async def _within(awaitable, least, most):
+    return least <= await awaitable <= most

@@ -36,6 +36,16 @@ def test_junk_counts_as_nothing_known_and_is_told(text):
     assert "cannot be read" in found.problem
 
 
+@pytest.mark.parametrize("number", [-1, 10**12, 10**18, 10**400])
+@pytest.mark.parametrize(
+    "where", ['"r":[%d]', '"h":[[%d]]', '"h":[[1,"","",%d]]', '"e":%d', '"t":{"d":"","u":"","n":%d}']
+)
+def test_numbers_that_no_calendar_knows_are_junk_and_break_nobody_s_page(where, number):
+    found = read_state(f'{{"v":1,{where % number}}}')
+    assert found.applied is None
+    assert "cannot be read" in found.problem
+
+
 def test_a_later_version_is_left_alone():
     found = read_state('{"v":2,"s":{"configmap/app":["something","else"]}}')
     assert found.newer

@@ -38,6 +38,9 @@ class Other:
         if name := workload.annotations.get("other"):
             yield Claim(source=SourceRef(SourceKind.CONFIGMAP, workload.namespace, name), rule="other")
 
+    def window(self, workload):
+        return None
+
     def known(self, workload, edge, source):
         mark = workload.annotations.get("other-hash")
         return None if mark is None else mark == source.hashes["whole"]

@@ -90,7 +90,8 @@ def test_when_every_workload_takes_part_any_word_but_true_opts_out(metadata, exp
 
 def test_the_names_are_those_of_the_original():
     assert Names().all() == {
-        *(f"{R}/{word}" for word in ("auto", "search", "match", "ignore", "last-reloaded-from")),
+        *(f"{R}/{word}" for word in ("auto", "search", "match", "ignore", "last-reloaded-from", "rollout-strategy")),
+        *(f"deployment.{R}/{word}" for word in ("pause-period", "paused-at")),
         *(
             f"{kind}.{R}/{word}"
             for kind in ("configmap", "secret", "secretproviderclass")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import ConfigError
+from steersman.kube.times import format_time
 from steersman.operators.reload.kinds import kind_rules
 from steersman.operators.reload.settings import Mode, read_settings, read_source_settings
 from steersman.operators.reload.types import NATIVE_ANNOTATIONS, Options, ReloadConfig, SourceKind, SourceRef, Window
@@ -55,6 +56,22 @@ def test_a_workload_can_ask_for_everything_at_once():
         ({"max_delay": "-5s"}, "is negative"),
         ({"freeze": "until=tomorrow"}, "is not an RFC 3339 time"),
         ({"freeze": "maybe"}, '"maybe" is not a freeze'),
+        ({"budget": "often"}, 'steersman.dev/budget: "often" is not a budget (try 5/1h)'),
+        ({"budget": "5/0s"}, '"5/0s" is not a budget'),
+        ({"budget": "5/x"}, '"x" is not a duration'),
+        ({"windows": "at night"}, 'steersman.dev/windows: "at night" is not a window'),
+        ({"windows": f"0{' ' * 200_000}2"}, "is not a window"),
+        ({"windows": "0 2 29 2 * for 1m;" * 5_000}, "5000 windows are too many (at most 50)"),
+        ({"quiet_period": f"{'9' * 5_000}s"}, "is not a duration"),
+        ({"wave": "first"}, 'steersman.dev/wave: "first" is not a wave'),
+        ({"wave": "9" * 400}, "is not a wave"),
+        ({"depends_on": "db"}, 'steersman.dev/depends-on: "db" is not a workload (try deployment/NAME'),
+        ({"depends_on": "deployment/db,pod/x"}, '"pod/x" is not a workload'),
+        ({"max_concurrent": "-1"}, 'steersman.dev/max-concurrent: "-1" is not a limit'),
+        ({"on_failure": "panic"}, 'steersman.dev/on-failure: "panic" is neither halt nor continue'),
+        ({"rollout_deadline": "soon"}, 'steersman.dev/rollout-deadline: "soon" is not a duration'),
+        ({"guard": "150%"}, 'steersman.dev/guard: "150%" is not a guard (try 10 or 30%)'),
+        ({"guard": "many"}, '"many" is not a guard'),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named_and_the_others_still_count(annotations, problem):
@@ -69,6 +86,12 @@ def test_a_value_that_makes_no_sense_is_named_and_the_others_still_count(annotat
 def test_no_annotation_can_break_anything(annotations):
     assert isinstance(read_settings(annotations, "shop").problems, tuple)
     assert isinstance(read_source_settings(annotations).problems, tuple)
+
+
+def test_the_end_of_a_freeze_always_has_a_name_in_the_calendar():
+    until = settings(freeze="until=9999-12-31T23:59:59.999999Z").freeze.until
+    assert format_time(until).startswith("9999-12-31")
+    assert format_time(round(until, 1)).startswith("9999-12-31")
 
 
 def test_a_longer_quiet_period_than_maximum_delay_counts_as_both():
@@ -120,6 +143,15 @@ maxConcurrent: 3
         ("selectors: [{selector: ''}]", "reload.selectors[0].selector: must not be empty"),
         ("selectors: [{selector: 'a=b', envLabel: '-x'}]", "reload.selectors[0].envLabel"),
         ("maxConcurrent: -1", "reload.maxConcurrent"),
+        ("maxConcurrentPerNamespace: -1", "reload.maxConcurrentPerNamespace"),
+        ("guard: {workloads: -1}", "reload.guard.workloads"),
+        ("guard: {percent: -1}", "reload.guard.percent"),
+        ("rolloutDeadline: later", "reload.rolloutDeadline"),
+        ("windows: [{cron: '* *', duration: 1h}]", 'reload.windows[0]: "* *" is not a cron expression'),
+        (
+            "windows: [{cron: '0 2 * * *', duration: 1h, timeZone: Mars}]",
+            'reload.windows[0]: "Mars" is not a time zone',
+        ),
         ("kinds: [Pod]", 'reload.kinds[0]: "Pod" is not built in'),
         ("kinds: [{kind: Foo, group: g}]", "reload.kinds[0]: Foo needs version and template"),
         ("kinds: [{kind: Deployment, restart: recreate}]", "reload.kinds[0].restart: only a Job can be recreated"),

@@ -31,13 +31,17 @@ __all__ = ["carry_out", "describe", "patch_for"]
 _LONGEST: Final = 1000  # characters of the list of sources on a template
 
 
-async def carry_out(ctx: Context, rule: KindRule, workload: Workload, plan: Plan, *, marks: Marks = NO_MARKS) -> bool:
-    """Write what the plan asks for; returns whether there was anything to write."""
+async def carry_out(
+    ctx: Context, rule: KindRule, workload: Workload, plan: Plan, *, marks: Marks = NO_MARKS
+) -> Workload | None:
+    """Write what the plan asks for; returns the answer of the server, None when there was nothing to write."""
     patch = patch_for(rule, workload, plan, at=ctx.clock.time(), marks=marks)
     if patch is None:
-        return False
-    await ctx.patch(workload, patch, kind=PatchType.STRATEGIC if marks.variables else PatchType.MERGE)
-    return True
+        return None
+    written: Workload = await ctx.patch(
+        workload, patch, kind=PatchType.STRATEGIC if marks.variables else PatchType.MERGE
+    )
+    return written
 
 
 def patch_for(
@@ -61,7 +65,7 @@ def patch_for(
         stamp = format_micro_time(at)
         told = describe(plan.changes, workload.namespace)
         stamps = {RESTARTED_AT: stamp, RESTARTED_FOR: told, **marks.template}
-        restart = restart_patch(rule, stamps, stamp, has_template=workload.facts.has_template)
+        restart = restart_patch(rule, stamps, stamp, has_template=workload.facts.has_template and not marks.by_time)
         patch |= _with_variables(restart, rule, marks) if marks.variables else restart
     return patch
 

@@ -10,16 +10,18 @@ started for. A source or key that pods cannot start without, and that is missing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from steersman.operators.reload.digest import edge_digest, names_digest, short_digest
 from steersman.operators.reload.edges import Edge
 from steersman.operators.reload.state import Entry
-from steersman.operators.reload.types import SourceRef
+from steersman.operators.reload.types import SourceKind, SourceRef
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from steersman.operators.reload.digest import Source
 
 __all__ = ["Change", "Wanted", "changed_keys", "wanted"]
@@ -43,11 +45,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     edge: Edge
     entry: Entry | None = None  # None: the source does not exist, and pods wait for it
     missing: str | None = None  # what pods cannot start without
+    plain: dict[str, str] = {}  # short digests as bytes, of keys that are compared in another form
 
 
 def wanted(edge: Edge, source: Source | None) -> Wanted:
     """What pods that start now would get through this edge."""
     if source is None:
+        if edge.source.kind is SourceKind.PROVIDER_CLASS:
+            return Wanted(edge=edge)  # nobody has mounted it yet: that is no reason to wait, nor to restart later
         if edge.optional:
             return Wanted(edge=edge, entry=Entry(use=_use(edge)))
         return Wanted(edge=edge, missing="it does not exist")
@@ -55,14 +60,26 @@ def wanted(edge: Edge, source: Source | None) -> Wanted:
     lacking = sorted(edge.required - source.digests.keys())
     entry = Entry(
         digest=edge_digest(edge.source, used),
-        use=_use(edge),
-        keys={key: short_digest(edge.source, key, digest) for key, digest in used.items()},
+        use=_use(edge, source.compared),
+        keys={
+            key: _marked(short_digest(edge.source, key, digest), source.forms.get(key, ""))
+            for key, digest in used.items()
+        },
     )
-    return Wanted(edge=edge, entry=entry, missing=f"it has no key {', '.join(lacking)}" if lacking else None)
+    return Wanted(
+        edge=edge,
+        entry=entry,
+        missing=f"it has no key {', '.join(lacking)}" if lacking else None,
+        plain={key: short_digest(edge.source, key, one) for key, one in source.plain.items() if edge.uses(key)},
+    )
 
 
-def changed_keys(applied: Entry, now: Entry) -> tuple[str, ...] | None:
-    """The keys that differ, as far as known; None when nothing does."""
+def changed_keys(applied: Entry, now: Entry, plain: Mapping[str, str] | None = None) -> tuple[str, ...] | None:
+    """The keys that differ, as far as known; None when nothing does.
+
+    `plain` are digests as bytes, for keys that are compared in another form from now on: to compare them otherwise is
+    no change by itself.
+    """
     if not now.digest or (applied.digest == now.digest and applied.use == now.use):
         return None
     if not applied.digest:
@@ -72,10 +89,27 @@ def changed_keys(applied: Entry, now: Entry) -> tuple[str, ...] | None:
             return ()
         return tuple(sorted(key for key in {*applied.keys, *now.keys} if applied.keys.get(key) != now.keys.get(key)))
     before, after = applied.keys or {}, now.keys or {}
-    changed = tuple(sorted(key for key in before.keys() & after.keys() if before[key] != after[key]))
+    both = before.keys() & after.keys()
+    changed = tuple(sorted(key for key in both if _differ(before[key], after[key], (plain or {}).get(key))))
     return changed or None
 
 
-def _use(edge: Edge) -> str:
+def _differ(before: str, after: str, plain: str | None) -> bool:
+    """Whether a key changed, for digests that may be of different forms; what cannot be compared counts as new."""
+    form, _, _ = before.rpartition(_FORM)
+    if form == after.rpartition(_FORM)[0]:
+        return before != after
+    return not form and plain is not None and before != plain
+
+
+_FORM: Final = "~"  # between the form and the digest; digests of plain bytes have no form
+
+
+def _marked(digest: str, form: str) -> str:
+    return f"{form}{_FORM}{digest}" if form else digest
+
+
+def _use(edge: Edge, compared: str = "") -> str:
     ignored = f"!{names_digest([str(pattern) for pattern in edge.ignored])}" if edge.ignored else ""
-    return f"{'*' if edge.keys is None else names_digest(edge.keys)}{ignored}"
+    way = f"{_FORM}{compared}" if compared else ""
+    return f"{'*' if edge.keys is None else names_digest(edge.keys)}{ignored}{way}"

@@ -7,6 +7,7 @@ made an edge. The engine asks in this order:
     annotations, hashes      once: what the caches must keep
     claims(...)              per look at a workload: which sources it claims, and why
     problems(...)            per look: which of its annotations make no sense
+    window(...)              per look: when its changes become restarts, if the workload says so in this dialect
     known(...)               per edge without applied state: did the original apply what the source says now?
     marks(...)               per patch: what to write beside our own annotation, so that going back causes no rollout
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.digest import Hash, Source
     from steersman.operators.reload.edges import Edge, Sources
+    from steersman.operators.reload.types import Window
     from steersman.operators.reload.workloads import Workload
 
 __all__ = ["Claim", "Dialect", "Marks", "Total"]
@@ -50,6 +52,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str | None] = {}
     template: dict[str, str | None] = {}
     variables: tuple[Variable, ...] = ()  # environment variables of the template's containers
+    by_time: bool = False  # restart a Rollout by the field that takes a time, and leave its template alone
 
 
 class Total(Protocol):
@@ -78,6 +81,9 @@ class Dialect(Protocol):
 
     def problems(self, workload: Workload) -> Iterable[str]:
         """What of its annotations on the workload cannot be read, each with the name of the annotation."""
+
+    def window(self, workload: Workload) -> Window | None:
+        """The window that the workload asks for in this dialect; None when it does not."""
 
     def known(self, workload: Workload, edge: Edge, source: Source) -> bool | None:
         """Whether the original has applied what the source says now; None when its marks do not tell."""

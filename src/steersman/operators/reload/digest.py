@@ -23,11 +23,14 @@ from msgspec import field
 
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.types.core import ConfigMap, Secret
+from steersman.operators.reload.comparison import BYTES, canonical, comparisons_for, form_of
 from steersman.operators.reload.settings import SourceSettings, read_source_settings
 from steersman.operators.reload.types import SourceKind, SourceRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from steersman.operators.reload.features import CompareConfig
 
 __all__ = [
     "ConfigMapSource",
@@ -60,6 +63,9 @@ class Source(Resource):
     digests: dict[str, bytes] = field(default_factory=dict, name="steersman.dev/digests")
     hashes: dict[str, str] = field(default_factory=dict, name="steersman.dev/hashes")
     settings: SourceSettings = field(default=SourceSettings(), name="steersman.dev/settings")
+    forms: dict[str, str] = field(default_factory=dict, name="steersman.dev/forms")  # keys not compared as bytes
+    plain: dict[str, bytes] = field(default_factory=dict, name="steersman.dev/plain")  # their digests as bytes
+    compared: str = field(default="", name="steersman.dev/compared")  # which comparisons are in force
     data: dict[str, Any] | None = None  # on the wire only
     binary_data: dict[str, Any] | None = None  # on the wire only
 
@@ -84,13 +90,19 @@ assert (ConfigMapSource.KIND, SecretSource.KIND) == (ConfigMap.KIND, Secret.KIND
 
 
 @lru_cache(maxsize=64)
-def source_transform(annotations: frozenset[str], hashes: tuple[Hash, ...] = ()) -> Callable[[Source], Source]:
+def source_transform(
+    annotations: frozenset[str], hashes: tuple[Hash, ...] = (), compare: tuple[CompareConfig, ...] = ()
+) -> Callable[[Source], Source]:
     """What the cache keeps of a source: always the same function for the same arguments, as caches ask for."""
 
     def digested(source: Source) -> Source:
         kind = SourceKind(type(source).KIND.kind.lower())
         meta = source.metadata
         kept = {name: value for name, value in source.annotations.items() if name in annotations}
+        settings = read_source_settings(kept)
+        values = bool(source.data or source.binary_data)
+        ways = (*settings.compare, *comparisons_for(compare, kind.value, meta.namespace, meta.name))
+        forms = {key: form for key in _keys(source) if (form := form_of(key, ways)) != BYTES} if ways else {}
         return type(source)(
             metadata=ObjectMeta(
                 name=meta.name,
@@ -101,9 +113,12 @@ def source_transform(annotations: frozenset[str], hashes: tuple[Hash, ...] = ())
                 annotations=kept or None,
                 deletion_timestamp=meta.deletion_timestamp,
             ),
-            digests=_digests(source) if source.data or source.binary_data else source.digests,
+            digests=_digests(source, forms) if values else source.digests,
+            forms=forms if values else source.forms,
+            plain={key: one for key, one in _digests(source, {}).items() if key in forms} if forms else source.plain,
+            compared=(names_digest([str(way) for way in ways]) if ways else "") if values else source.compared,
             hashes=source.hashes or {one.name: one(kind, source.data, source.binary_data) for one in hashes},
-            settings=read_source_settings(kept),
+            settings=settings,
         )
 
     return digested
@@ -138,13 +153,19 @@ def names_digest(names: Collection[str]) -> str:
     return _text(hashlib.sha256(msgspec.json.encode(sorted(names))).digest()[:SHORT])
 
 
-def _digests(source: Source) -> dict[str, bytes]:
+def _keys(source: Source) -> Iterable[str]:
+    return (*(source.data or ()), *(source.binary_data or ()))
+
+
+def _digests(source: Source, forms: Mapping[str, str]) -> dict[str, bytes]:
     secret = isinstance(source, SecretSource)
     found = {}
     for key, value in (source.data or {}).items():
-        found[key] = key_digest(_decoded(value) if secret else str(value or "").encode(errors="surrogatepass"))
+        plain = _decoded(value) if secret else str(value or "").encode(errors="surrogatepass")
+        found[key] = key_digest(canonical(forms[key], plain) if key in forms else plain)
     for key, value in (source.binary_data or {}).items():
-        found[key] = key_digest(_decoded(value), binary=True)
+        plain = _decoded(value)
+        found[key] = key_digest(canonical(forms[key], plain) if key in forms else plain, binary=True)
     return found
 
 

@@ -14,9 +14,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from steersman.errors import FormatError
 from steersman.operators.reload.dialect import Claim
 from steersman.operators.reload.settings import Mode, Pattern, Settings
-from steersman.operators.reload.types import RELOAD, RELOAD_EXTRA, RELOAD_IGNORE, SHARE_WITH, SourceKind, SourceRef
+from steersman.operators.reload.state import read_state
+from steersman.operators.reload.types import (
+    APPLIED,
+    RELOAD,
+    RELOAD_EXTRA,
+    RELOAD_IGNORE,
+    SHARE_WITH,
+    SourceKind,
+    SourceRef,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -80,8 +90,12 @@ def edges_of(
     scopes: Sequence[Scope] = (),
     dialects: Sequence[Dialect] = (),
     kinds: Collection[SourceKind] = (SourceKind.CONFIGMAP, SourceKind.SECRET),
+    ignored: Sequence[Pattern] = (),
 ) -> Edges:
-    """What `workload` depends on; `namespace` is what its namespace asks for, `kinds` are the sources watched."""
+    """What `workload` depends on; `namespace` is what its namespace asks for, `kinds` are the sources watched.
+
+    `ignored` are the sources and keys that policies leave out, besides the workload's own.
+    """
     settings = workload.facts.settings
     problems = (
         *settings.problems,
@@ -100,7 +114,7 @@ def edges_of(
     ]
     tracked, refused = [], []
     for edge in _united(claims):
-        edge_or_rule = _allowed(edge, workload, sources, kinds)
+        edge_or_rule = _allowed(edge, workload, sources, kinds, ignored)
         if isinstance(edge_or_rule, Edge):
             tracked.append(edge_or_rule)
         else:
@@ -112,8 +126,16 @@ def edges_of(
         tracked=tuple(tracked),
         untracked=(*refused, *_not_watched(workload, claimed, unclaimed)),
         reason=reason,
-        problems=problems,
+        problems=(*problems, *_problems_of(tracked, workload, sources)),
     )
+
+
+def _problems_of(edges: Iterable[Edge], workload: Workload, sources: Sources) -> Iterator[str]:
+    """What makes no sense on the sources it uses: whoever uses them is told, since sources have nobody else."""
+    for edge in edges:
+        source = sources.get(edge.source)
+        for text in source.settings.problems if source is not None else ():
+            yield f"{edge.source.seen_from(workload.namespace)}: {text}"
 
 
 def reference_claim(workload: Workload, reference: Reference, rule: str) -> Claim:
@@ -158,6 +180,19 @@ def _scoped(workload: Workload, sources: Sources, scopes: Sequence[Scope]) -> It
             for source in sources.of_namespace(kind, workload.namespace):
                 if scope.group(source.namespace, source.labels) == group:
                     yield Claim(source=source.source, rule=f"selector {scope.selector}, {scope.env_label}={group}")
+        yield from _gone(workload, sources, scope)
+
+
+def _gone(workload: Workload, sources: Sources, scope: Scope) -> Iterator[Claim]:
+    """Sources that were applied and no longer exist: nobody can read their labels, and they may come back changed."""
+    applied = read_state(workload.annotations.get(APPLIED)).applied
+    for name in applied.sources if applied is not None else ():
+        try:
+            source = SourceRef.parse(name, workload.namespace)
+        except FormatError:
+            continue
+        if source.kind in scope.sources and source.namespace == workload.namespace and sources.get(source) is None:
+            yield Claim(source=source, rule=f"selector {scope.selector}, gone", optional=True)
 
 
 def _united(claims: Iterable[Claim]) -> Iterator[Edge]:
@@ -175,7 +210,9 @@ def _united(claims: Iterable[Claim]) -> Iterator[Edge]:
         )
 
 
-def _allowed(edge: Edge, workload: Workload, sources: Sources, kinds: Collection[SourceKind]) -> Edge | str:
+def _allowed(
+    edge: Edge, workload: Workload, sources: Sources, kinds: Collection[SourceKind], ignored: Sequence[Pattern]
+) -> Edge | str:
     """The edge with what it ignores, or the rule that forbids it."""
     if edge.source.kind not in kinds:
         return f"{edge.source.kind.value} is not watched"
@@ -185,7 +222,7 @@ def _allowed(edge: Edge, workload: Workload, sources: Sources, kinds: Collection
     foreign = edge.source.namespace != workload.namespace
     if foreign and source is not None and not source.settings.grants(workload.namespace):
         return f"the source does not grant it ({SHARE_WITH}: {workload.namespace})"
-    patterns = [pattern for pattern in workload.facts.settings.ignore if pattern.matches(edge.source)]
+    patterns = [pattern for pattern in (*workload.facts.settings.ignore, *ignored) if pattern.matches(edge.source)]
     if whole := next((pattern for pattern in patterns if pattern.key is None), None):
         return f"{RELOAD_IGNORE}: {whole}"
     edge = msgspec.structs.replace(edge, ignored=tuple(patterns)) if patterns else edge

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from steersman.kube.client import Client
     from steersman.operators.reload.changes import Change
+    from steersman.operators.reload.types import SourceRef
 
-__all__ = ["diagnose", "writers"]
+__all__ = ["diagnose", "managers", "writers"]
 
 _MOST: Final = 3  # sources looked at, and writers named for each
 
@@ -47,18 +48,24 @@ def writers(entries: Iterable[ManagedFieldsEntry], keys: Sequence[str]) -> list[
     return list(dict.fromkeys(manager for _, _, manager in sorted(ranked, reverse=True)))
 
 
+async def managers(client: Client, source: SourceRef) -> Sequence[ManagedFieldsEntry]:
+    """Who manages which fields of a source; nothing of its values is read. Raises KubeError."""
+    owners = _OWNERS.get(source.kind)
+    if owners is None:
+        return ()
+    found = await client.get(owners, source.name, namespace=source.namespace)
+    entries: Sequence[ManagedFieldsEntry] = found.metadata.managed_fields or ()
+    return entries
+
+
 async def diagnose(client: Client, changes: Sequence[Change], namespace: str) -> str:
     """`configmap/app#mode is written by cert-manager, helm`; empty when nobody can tell."""
     told = []
     for change in changes[:_MOST]:
-        owners = _OWNERS.get(change.source.kind)
-        if owners is None:
-            continue
         try:
-            found = await client.get(owners, change.source.name, namespace=change.source.namespace)
+            names = writers(await managers(client, change.source), change.keys)
         except KubeError:
             continue
-        names = writers(found.metadata.managed_fields or (), change.keys)
         if names:
             told.append(f"{change.seen_from(namespace)} is written by {', '.join(names[:_MOST])}")
     return "; ".join(told)

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from steersman.errors import ConfigError
+from steersman.errors import ConfigError, FormatError
 from steersman.kube.objects import Struct
 from steersman.kube.resources import Kind
+from steersman.kube.selectors import Selector
+from steersman.operators.reload.progress import Progress, progress_of
 from steersman.operators.reload.references import PodView
 
 if TYPE_CHECKING:
@@ -160,10 +162,13 @@ class SpecView(Struct):
 
     template: TemplateView | None = None
     job_template: _JobTemplate | None = None
+    replicas: int | None = None
+    selector: Any = None
     paused: bool | None = None
     suspend: bool | None = None
     update_strategy: _UpdateStrategy | None = None
     workload_ref: _WorkloadRef | None = None
+    restart_at: str | None = None
 
 
 class View(msgspec.Struct, frozen=True):
@@ -174,14 +179,18 @@ class View(msgspec.Struct, frozen=True):
     note: str | None = None  # what a restart does not reach, for people
     follows: str | None = None  # the name of the Deployment whose template it uses
     has_template: bool = True
+    progress: Progress = Progress()
+    restart_at: str = ""  # what is in the field that takes a time, of kinds that have one
+    selector: str = ""  # of its pods
 
 
+_NOTHING: Final = msgspec.Raw(b"")
 _spec: Final = msgspec.json.Decoder(SpecView)
 _plain: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-def view(rule: KindRule, spec: msgspec.Raw) -> View:
-    """What the spec of an object of that kind says; ValidationError when it is no such spec."""
+def view(rule: KindRule, spec: msgspec.Raw, status: msgspec.Raw = _NOTHING, generation: int = 0) -> View:
+    """What an object of that kind says; ValidationError when it is no such spec."""
     if not bytes(spec):
         return View(PodView(), {}, has_template=False)
     if not rule.built_in:
@@ -191,7 +200,13 @@ def view(rule: KindRule, spec: msgspec.Raw) -> View:
     if rule.kind.kind == "CronJob":
         template = found.job_template.spec.template if found.job_template and found.job_template.spec else None
     follows = found.workload_ref.name if found.workload_ref and found.workload_ref.kind == "Deployment" else None
-    return _found(template, _note(rule, found), None if template and template.spec else follows)
+    made = _found(template, _note(rule, found), None if template and template.spec else follows)
+    return msgspec.structs.replace(
+        made,
+        progress=progress_of(rule, found, status, generation),
+        restart_at=found.restart_at or "",
+        selector=_pods(found.selector),
+    )
 
 
 def _found(template: TemplateView | None, note: str | None = None, follows: str | None = None) -> View:
@@ -199,6 +214,20 @@ def _found(template: TemplateView | None, note: str | None = None, follows: str 
         return View(PodView(), {}, note, follows, has_template=False)
     annotations = (template.metadata.annotations if template.metadata else None) or {}
     return View(template.spec or PodView(), annotations, note, follows)
+
+
+def _pods(selector: Any) -> str:
+    """A selector as text, whole or not at all: a part of it would mean other pods too.
+
+    Empty when there is none, or none that can be read. A DeploymentConfig's is the labels themselves.
+    """
+    if not isinstance(selector, dict):
+        return ""
+    whole = {"matchLabels", "matchExpressions"} & selector.keys()
+    try:
+        return str(Selector.from_wire(selector if whole else {"matchLabels": selector}))
+    except FormatError:
+        return ""
 
 
 def _dig(value: Any, path: Iterable[str]) -> TemplateView | None:

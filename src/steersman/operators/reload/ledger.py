@@ -174,7 +174,11 @@ class Ledger:
     @property
     def pending(self) -> int:
         """How many workloads wait to be restarted."""
-        return sum(bool(observed.pending) for observed in self._observed.values())
+        return len(self.waiting())
+
+    def waiting(self) -> list[ObjectRef]:
+        """Which they are."""
+        return [workload for workload, observed in self._observed.items() if observed.pending]
 
 
 def _aspects(workload: Workload) -> object:
@@ -183,7 +187,7 @@ def _aspects(workload: Workload) -> object:
     return (
         _without(_OURS, workload.annotations),
         _without(_OURS, facts.template_annotations),
-        (facts.references, facts.settings, facts.note, facts.follows, facts.has_template),
+        (facts.references, facts.settings, facts.note, facts.follows, facts.has_template, facts.variables),
         meta.labels,
         meta.deletion_timestamp,
         [owner.uid for owner in meta.owner_references or ()],

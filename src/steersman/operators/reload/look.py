@@ -15,18 +15,22 @@ from steersman.kube.objects import PartialObjectMetadata
 from steersman.kube.resources import ObjectRef
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, Source
 from steersman.operators.reload.edges import Edges, edges_of
+from steersman.operators.reload.gates import Policy
 from steersman.operators.reload.kinds import BUILT_IN
-from steersman.operators.reload.plan import Plan, Policy, make_plan
+from steersman.operators.reload.plan import Plan, make_plan
+from steersman.operators.reload.providers import BY_CLASS, ProviderStatus, latest
+from steersman.operators.reload.rulings import Layer, policy_for
 from steersman.operators.reload.settings import Settings, read_settings
 from steersman.operators.reload.types import Options, SourceKind, SourceRef
-from steersman.operators.reload.workloads import Workload, workload_class
+from steersman.operators.reload.workloads import Workload, workload_class, workload_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from steersman.operators.reload.dialect import Dialect
+    from steersman.operators.reload.gates import Company, Moment
     from steersman.operators.reload.ledger import Ledger
-    from steersman.operators.reload.plan import Moment
+    from steersman.operators.reload.policybook import PolicyBook
 
 __all__ = ["Look", "NamespaceSettings", "SnapshotSources", "interests_in", "look_at"]
 
@@ -48,6 +52,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload
     edges: Edges
     plan: Plan
+    policy: Policy
     interests: frozenset[str]
     sources: dict[SourceRef, Source]  # those of the tracked edges that exist
 
@@ -65,13 +70,15 @@ class SnapshotSources:
         self.asked.add(str(ref))
         if ref.kind not in self.kinds:
             return None
+        if ref.kind is SourceKind.PROVIDER_CLASS:
+            return latest(self._cache[ProviderStatus].by_index(BY_CLASS, f"{ref.namespace}/{ref.name}"))
         found: Source | None = self._cache[SOURCES[ref.kind]].get(ObjectRef(ref.name, ref.namespace))
         return found
 
     def of_namespace(self, kind: SourceKind, namespace: str) -> Sequence[Source]:
         """All sources of a kind in one namespace."""
         self.asked.add(f"{kind.value}/{namespace}/*")
-        if kind not in self.kinds:
+        if kind not in self.kinds or kind not in SOURCES:
             return ()
         found: Sequence[Source] = self._cache[SOURCES[kind]].list(namespace=namespace)
         return found
@@ -95,26 +102,51 @@ def look_at(
     kinds: Iterable[SourceKind],
     dialects: Sequence[Dialect] = (),
     namespaces: bool = True,
+    company: Company | None = None,
+    policies: PolicyBook | None = None,
 ) -> Look:
     """Look at `workload` as the snapshots in `cache` show it and the world around it."""
     sources = SnapshotSources(cache, kinds)
     workload = _with_template(workload, cache, sources)
     around = cache[NamespaceSettings].get(ObjectRef(workload.namespace)) if namespaces else None
     namespace = Settings() if around is None else read_settings(around.annotations, workload.namespace)
-    edges = edges_of(
-        workload, sources, namespace=namespace, scopes=options.scopes, dialects=dialects, kinds=sources.kinds
+    near, far = policies.layers(workload, cache) if policies is not None else ([], [])
+    ignored = tuple(pattern for layer in (*near, *far) for pattern in layer.settings.ignore)
+    left_out = _left_out(options, workload.namespace, around)
+    edges = (
+        Edges(reason=left_out)
+        if left_out
+        else edges_of(
+            workload,
+            sources,
+            namespace=namespace,
+            scopes=options.scopes,
+            dialects=dialects,
+            kinds=sources.kinds,
+            ignored=ignored,
+        )
     )
+    asked = next((window for one in dialects if (window := one.window(workload)) is not None), None)
+    policy = policy_for(
+        [
+            Layer("the workload", workload.facts.settings),
+            *near,
+            Layer("the namespace", namespace),
+            *far,
+        ],
+        options,
+        window=asked,
+    )
+    if company is not None and (wrong := company.problems(workload_id(workload), policy)):
+        edges = replace(edges, problems=(*edges.problems, *wrong))
     observed = ledger.observed(workload)
     used = [edge.source for edge in edges.tracked]
     plan = make_plan(
         workload,
         edges,
         sources,
-        policy=Policy(
-            window=workload.facts.settings.window(namespace.window(options.window)),
-            budget=options.budget,
-            namespace=namespace,
-        ),
+        policy=policy,
+        company=company,
         observed=observed,
         now=now,
         moved=ledger.moved(workload.ref, used),
@@ -122,7 +154,19 @@ def look_at(
         dialects=dialects,
     )
     found = {edge.source: held for edge in edges.tracked if (held := sources.get(edge.source)) is not None}
-    return Look(workload=workload, edges=edges, plan=plan, interests=frozenset(sources.asked), sources=found)
+    return Look(
+        workload=workload, edges=edges, plan=plan, policy=policy, interests=frozenset(sources.asked), sources=found
+    )
+
+
+def _left_out(options: Options, namespace: str, around: NamespaceSettings | None) -> str:
+    """Why nothing in this namespace takes part; empty when it does."""
+    if namespace in options.ignored_namespaces:
+        return f"namespace {namespace} is left out"
+    selector = options.namespace_selector
+    if selector is not None and not selector.matches(around.labels if around is not None else {}):
+        return f"namespace {namespace} is left out (its labels do not match {selector})"
+    return ""
 
 
 def _with_template(workload: Workload, cache: Any, sources: SnapshotSources) -> Workload:

@@ -5,10 +5,11 @@ Every series exists from the first scrape on, at zero, so that `rate()` works fr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
+from steersman.operators.reload.gates import GATES
 from steersman.operators.reload.plan import Action
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.plan import Plan
 
 __all__ = ["GATES", "ReloadMetrics"]
-
-GATES: Final = ("missing", "freeze", "budget", "window")
 
 
 class ReloadMetrics:
@@ -57,7 +56,26 @@ class ReloadMetrics:
         self.pending = Gauge(
             "steersman_reload_pending", "Workloads with changes that wait to be applied.", ["kind"], registry=registry
         )
+        self.outcomes = Counter(
+            "steersman_reload_rollouts",
+            "Restarts whose outcome is known: available or failed.",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "steersman_reload_rollout_seconds",
+            "From a restart to its outcome.",
+            ["kind"],
+            buckets=(1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
+            registry=registry,
+        )
+        self.under_way = Gauge(
+            "steersman_reload_rollouts_under_way", "Restarts that are not available yet.", registry=registry
+        )
         for kind in kinds:
+            for outcome in ("available", "failed"):
+                self.outcomes.labels(kind, outcome)
+            self.seconds.labels(kind)
             for counter in (self.restarts, self.seeds, self.refusals, self.conflicts, self.problems):
                 counter.labels(kind)
             for gate in GATES:
@@ -66,6 +84,11 @@ class ReloadMetrics:
     def watch(self, kind: str, ledger: Ledger) -> None:
         """Show how many workloads of that kind wait."""
         self.pending.labels(kind).set_function(lambda: ledger.pending)
+
+    def ended(self, kind: str, outcome: str, seconds: float) -> None:
+        """A restart became available, or failed."""
+        self.outcomes.labels(kind, outcome).inc()
+        self.seconds.labels(kind).observe(seconds)
 
     def looked(self, kind: str, plan: Plan, *, written: bool) -> None:
         """A plan was made, and carried out as far as there was anything to write."""

@@ -4,10 +4,13 @@
     seed       write down what it uses, without a restart
     wait       something changed; a gate holds the restart back until `due`
     restart    something changed: new state and new pods, in one patch
+    track      something changed, and the app reloads by itself: write down what it uses now
+    call       something changed: call each pod, then write it down
+    evict      something changed: write it down with the time before which pods are old, then evict these
     forget     it no longer takes part: remove what we wrote about it
 
-Gates, in this order: a source that pods cannot start without is missing; a freeze; the budget; the window. A plan that
-waits may still carry state to write, for edges that are new: their first sight must not wait for others.
+`gates` says what can hold a restart back. A plan that waits may still carry state to write, for edges that are new:
+their first sight must not wait for others.
 
 A plan is a value: commands, the page and tests all show the same one.
 """
@@ -20,24 +23,28 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
+from steersman.kube.durations import format_duration
 from steersman.kube.times import format_time
 from steersman.operators.reload.changes import Change, Wanted, changed_keys, wanted
+from steersman.operators.reload.gates import Moment, Policy, first_closed
 from steersman.operators.reload.ledger import Observed
-from steersman.operators.reload.settings import Settings
-from steersman.operators.reload.state import Applied, Entry, Found, read_state, total_of, write_state
-from steersman.operators.reload.types import APPLIED, FREEZE, Budget, SourceRef, Window
+from steersman.operators.reload.means import RESTART, Means
+from steersman.operators.reload.state import Applied, Entry, Found, next_history, read_state, total_of, write_state
+from steersman.operators.reload.types import ACTION, APPLIED, SourceRef
+from steersman.operators.reload.workloads import workload_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from steersman.operators.reload.dialect import Dialect
     from steersman.operators.reload.edges import Edges, Sources
+    from steersman.operators.reload.gates import Company
     from steersman.operators.reload.workloads import Workload
 
 UNKNOWN: Final = "?"  # a digest that no source has: the pods may have been started for something else
 TOLERATED_WIPES: Final = 5  # after which we stop to write what somebody else removes
 
-__all__ = ["Action", "Moment", "Plan", "Policy", "make_plan"]
+__all__ = ["APPLYING", "Action", "Moment", "Plan", "Policy", "make_plan"]
 
 
 class Action(StrEnum):
@@ -48,21 +55,14 @@ class Action(StrEnum):
     WAIT = "wait"
     RESTART = "restart"
     FORGET = "forget"
+    TRACK = "track"
+    CALL = "call"
+    EVICT = "evict"
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """Now, on both clocks."""
-
-    wall: float  # seconds since the epoch: budgets and freezes
-    tick: float  # on the monotonic clock: windows
-
-
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one workload, after the workload, its namespace and the configuration have spoken."""
-
-    window: Window = Window()
-    budget: Budget = Budget()
-    namespace: Settings = Settings()
+APPLYING: Final = frozenset(
+    {Action.RESTART, Action.TRACK, Action.CALL, Action.EVICT}
+)  # what the sources say is applied
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str  # the rule that says so
     changes: tuple[Change, ...] = ()
     state: Applied | None = None  # to write now; with FORGET and NOTHING there is none
-    gate: str = ""  # what holds a restart back: missing, freeze, budget, window
+    gate: str = ""  # what holds a restart back, one of `gates.GATES`
     due: float | None = None  # when to look again, in seconds since the epoch; None: when something changes
     problems: tuple[str, ...] = ()
     observed: Observed = Observed()
@@ -104,6 +104,7 @@ def make_plan(
     policy: Policy,
     observed: Observed,
     now: Moment,
+    company: Company | None = None,
     moved: Mapping[SourceRef, bool] | None = None,
     settled: Collection[SourceRef] = (),
     dialects: Sequence[Dialect] = (),
@@ -139,24 +140,48 @@ def make_plan(
                 action=Action.NOTHING, reason="somebody removes our state", problems=problems, observed=observed
             )
         return _settled(compared, applied, found, problems, observed)
-    gate, reason, due = _gate(workload, sources, compared, applied, policy, observed, now)
-    if gate:
-        kept = Applied(sources=compared.kept, restarts=applied.restarts)
+    closed = first_closed(
+        workload_id(workload),
+        changes=compared.changes,
+        held={change.source: sources.get(change.source) for change in compared.changes},
+        missing=compared.missing,
+        restarts=applied.restarts,
+        policy=policy,
+        observed=observed,
+        now=now,
+        company=company,
+    )
+    if closed is not None:
+        kept = replace(applied, sources=compared.kept, total=None)
         return Plan(
             action=Action.WAIT,
-            reason=reason,
+            reason=closed.reason,
             changes=compared.changes,
-            gate=gate,
-            due=due,
+            gate=closed.gate,
+            due=closed.due,
             state=kept if compared.kept and _differs(kept, found) and applied.total is None else None,
             problems=problems,
             observed=observed,
+        )
+    if policy.means.kind != RESTART.kind:
+        return _by_other_means(
+            Plan(
+                action=Action.TRACK,
+                reason=f"{ACTION}: {policy.means}",
+                changes=compared.changes,
+                state=replace(applied, sources=compared.target, total=None),
+                problems=problems,
+                observed=observed,
+            ),
+            policy.means,
+            restarted=_restarted(workload, compared, applied, now, company),
+            now=now,
         )
     return Plan(
         action=Action.RESTART,
         reason="sources changed",
         changes=compared.changes,
-        state=Applied(sources=compared.target, restarts=(*applied.restarts, int(now.wall))),
+        state=_restarted(workload, compared, applied, now, company),
         problems=problems,
         observed=observed,
     )
@@ -198,7 +223,7 @@ def _compare(
             if before is None:
                 kept[name] = want.entry
                 continue
-        keys = changed_keys(before, want.entry)
+        keys = changed_keys(before, want.entry, want.plain)
         if keys is None or source in settled:
             kept[name] = want.entry
         else:
@@ -247,9 +272,9 @@ def _expanded(applied: Applied, wants: Sequence[Wanted], namespace: str) -> Appl
     if applied.total is None or now.use != applied.total.use:
         return replace(applied, total=None)
     if now.digest == applied.total.digest:
-        return Applied(sources=entries, restarts=applied.restarts)
+        return replace(applied, sources=entries, total=None)
     unknown = {name: Entry(digest=UNKNOWN, use=entry.use) for name, entry in entries.items()}
-    return Applied(sources=unknown, restarts=applied.restarts)
+    return replace(applied, sources=unknown, total=None)
 
 
 def _observe(
@@ -263,7 +288,7 @@ def _observe(
 def _settled(
     compared: _Comparison, applied: Applied, found: Found, problems: tuple[str, ...], observed: Observed
 ) -> Plan:
-    state = Applied(sources=compared.kept, restarts=applied.restarts)
+    state = replace(applied, sources=compared.kept, total=None)
     if not _differs(state, found):
         reason = compared.missing or "everything it uses is applied"
         return Plan(action=Action.NOTHING, reason=reason, problems=problems, observed=observed)
@@ -271,48 +296,39 @@ def _settled(
     return Plan(action=Action.SEED, reason=reason, state=state, problems=problems, observed=observed)
 
 
+def _restarted(
+    workload: Workload, compared: _Comparison, applied: Applied, now: Moment, company: Company | None
+) -> Applied:
+    told = " ".join(change.seen_from(workload.namespace) for change in compared.changes)
+    outcome = ("", None) if company is None else company.outcome(workload_id(workload), now)
+    return Applied(
+        sources=compared.target,
+        restarts=(*applied.restarts, int(now.wall)),
+        history=next_history(applied.history, int(now.wall), told, outcome),
+    )
+
+
+def _by_other_means(plan: Plan, means: Means, *, restarted: Applied, now: Moment) -> Plan:
+    """The plan for a workload whose pods do not get their configuration by a rollout."""
+    if means.off:
+        reason = f"{ACTION}: {means.kind} is not switched on (configuration: reload.actions: [{means.kind}])"
+        return replace(plan, action=Action.WAIT, gate="action", reason=reason, state=None)
+    if means.kind == "evict":  # a second later, when no new pod can look as old as the decision
+        return replace(plan, action=Action.EVICT, state=replace(restarted, evict=int(now.wall) + 1))
+    if means.kind == "http":
+        due = plan.observed.last + means.after.total_seconds() - now.tick
+        if due > 0:
+            reason = f"kubelets bring a change within {format_duration(means.after)}"
+            return replace(plan, action=Action.WAIT, gate="window", reason=reason, due=now.wall + due, state=None)
+        return replace(plan, action=Action.CALL)
+    return plan
+
+
 def _differs(state: Applied, found: Found) -> bool:
     """Whether writing `state` would change the annotation; a state that says nothing is not written."""
     if found.applied is None:
         return bool(state.sources)
     return write_state(state) != write_state(found.applied)
-
-
-def _gate(
-    workload: Workload,
-    sources: Sources,
-    compared: _Comparison,
-    applied: Applied,
-    policy: Policy,
-    observed: Observed,
-    now: Moment,
-) -> tuple[str, str, float | None]:
-    """The first gate that is closed: its name, its reason, and when it opens."""
-    if compared.missing:
-        return "missing", compared.missing, None
-    held = {change.source: sources.get(change.source) for change in compared.changes}
-    freezes = [("the workload", workload.facts.settings.freeze), ("the namespace", policy.namespace.freeze)]
-    freezes += [(ref.seen_from(workload.namespace), one.settings.freeze) for ref, one in held.items() if one]
-    for where, freeze in freezes:
-        if freeze is not None and freeze.holds(now.wall):
-            return "freeze", f"{FREEZE} on {where}", freeze.until
-    due = _affordable(applied.restarts, policy.budget, now.wall)
-    if due is not None:
-        return "budget", f"budget used up ({policy.budget})", due
-    if not any(one is not None and one.settings.urgent for one in held.values()):
-        tick = policy.window.due(first=observed.first, last=observed.last)
-        if tick > now.tick:
-            return "window", f"window ({policy.window})", now.wall + tick - now.tick
-    return "", "", None
-
-
-def _affordable(restarts: Collection[int], budget: Budget, now: float) -> float | None:
-    """When the next restart is within the budget; None: now."""
-    per = budget.per.total_seconds()
-    recent = sorted(at for at in restarts if now - per < at <= now)
-    if not budget.restarts or len(recent) < budget.restarts:
-        return None
-    return recent[-budget.restarts] + per
 
 
 def _digest_of(source: SourceRef, target: Mapping[str, Entry], workload: Workload) -> str:

@@ -20,29 +20,74 @@ from steersman.errors import FormatError
 from steersman.kube.durations import parse_duration
 from steersman.kube.names import quoted
 from steersman.kube.times import parse_time
+from steersman.operators.reload.comparison import Comparison, parse_comparisons
+from steersman.operators.reload.means import Means, parse_means
+from steersman.operators.reload.timetable import Timetable, parse_timetable
 from steersman.operators.reload.types import (
+    ACTION,
+    APPROVE,
+    BUDGET,
+    COMPARE,
+    DEPENDS_ON,
     FREEZE,
+    GUARD,
+    MAX_CONCURRENT,
     MAX_DELAY,
+    ON_FAILURE,
     QUIET_PERIOD,
     RELOAD,
     RELOAD_EXTRA,
     RELOAD_IGNORE,
+    ROLLOUT_DEADLINE,
     SHARE_WITH,
     URGENT,
+    WAVE,
+    WINDOWS,
+    Budget,
+    Guard,
+    OnFailure,
     SourceKind,
     SourceRef,
     Window,
+    WorkloadId,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Freeze", "Mode", "Pattern", "Settings", "SourceSettings", "read_settings", "read_source_settings"]
+__all__ = [
+    "Freeze",
+    "Mode",
+    "Pattern",
+    "Settings",
+    "SourceSettings",
+    "read_budget",
+    "read_dependency",
+    "read_freeze",
+    "read_guard",
+    "read_pattern",
+    "read_settings",
+    "read_source_settings",
+]
 
 T = TypeVar("T")
 
 _GLOB: Final = re.compile(r"[*?\[]")
+_KINDS: Final = {
+    name: kind
+    for kind, names in {
+        "Deployment": ("deployment", "deployments", "deploy"),
+        "StatefulSet": ("statefulset", "statefulsets", "sts"),
+        "DaemonSet": ("daemonset", "daemonsets", "ds"),
+        "CronJob": ("cronjob", "cronjobs", "cj"),
+        "Job": ("job", "jobs"),
+        "Rollout": ("rollout", "rollouts", "ro"),
+        "DeploymentConfig": ("deploymentconfig", "deploymentconfigs", "dc"),
+    }.items()
+    for name in names
+}
 _SHOWN: Final = 100  # characters of a bad value that a message repeats
+_LATEST: Final = 253_402_214_400.0  # the last day of the year 9999; a fraction of a second after it has no name
 
 
 class Mode(StrEnum):
@@ -97,13 +142,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     quiet: timedelta | None = None
     limit: timedelta | None = None
     freeze: Freeze | None = None
+    budget: Budget | None = None
+    timetable: Timetable | None = None
+    wave: int | None = None
+    depends: tuple[WorkloadId, ...] | None = None
+    max_concurrent: int | None = None
+    on_failure: OnFailure | None = None
+    deadline: timedelta | None = None
+    guard: Guard | None = None
+    means: Means | None = None
+    approved: frozenset[str] = frozenset()  # digests of changes
     problems: tuple[str, ...] = ()  # each names the annotation it is about
 
     def window(self, outer: Window) -> Window:
         """The window, where these settings say nothing that of `outer`."""
         quiet = outer.quiet if self.quiet is None else self.quiet
         limit = outer.limit if self.limit is None else self.limit
-        return Window(quiet=quiet, limit=max(quiet, limit))
+        return Window(quiet=quiet, limit=max(quiet, limit), interval=outer.interval)
 
 
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +167,9 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     off: bool = False
     shared_with: frozenset[str] = frozenset()  # namespaces; "*" is all of them
     urgent: bool = False
+    compare: tuple[Comparison, ...] = ()
     freeze: Freeze | None = None
+    approved: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
     def grants(self, namespace: str) -> bool:
@@ -137,7 +194,17 @@ def read_settings(annotations: Mapping[str, str], namespace: str) -> Settings:
         ignore=reader.read(RELOAD_IGNORE, _patterns) or (),
         quiet=reader.read(QUIET_PERIOD, parse_duration),
         limit=reader.read(MAX_DELAY, parse_duration),
-        freeze=reader.read(FREEZE, _freeze),
+        freeze=reader.read(FREEZE, read_freeze),
+        budget=reader.read(BUDGET, read_budget),
+        timetable=reader.read_timetable(),
+        wave=reader.read(WAVE, lambda text: _number(text, "a wave", "0, 1 or 2")),
+        depends=reader.read(DEPENDS_ON, lambda text: tuple(read_dependency(word, namespace) for word in _words(text))),
+        max_concurrent=reader.read(MAX_CONCURRENT, lambda text: _number(text, "a limit", "1", least=0)),
+        on_failure=reader.read(ON_FAILURE, _on_failure),
+        deadline=reader.read(ROLLOUT_DEADLINE, parse_duration),
+        guard=reader.read(GUARD, read_guard),
+        means=reader.read(ACTION, parse_means),
+        approved=reader.read(APPROVE, lambda text: frozenset(_words(text))) or frozenset(),
     )
     return replace(found, problems=tuple(reader.problems)) if reader.problems else found
 
@@ -150,8 +217,10 @@ def read_source_settings(annotations: Mapping[str, str]) -> SourceSettings:
     found = SourceSettings(
         off=bool(reader.read(RELOAD, _off)),
         shared_with=reader.read(SHARE_WITH, lambda text: frozenset(_words(text))) or frozenset(),
+        compare=reader.read(COMPARE, parse_comparisons) or (),
         urgent=annotations.get(URGENT, "").strip().lower() == "true",
-        freeze=reader.read(FREEZE, _freeze),
+        freeze=reader.read(FREEZE, read_freeze),
+        approved=reader.read(APPROVE, lambda text: frozenset(_words(text))) or frozenset(),
     )
     return replace(found, problems=tuple(reader.problems)) if reader.problems else found
 
@@ -173,6 +242,12 @@ class _Reader:
             self.problems.append(f"{name}: {error}")
             return None
 
+    def read_timetable(self) -> Timetable | None:
+        found = self.read(WINDOWS, parse_timetable)
+        if found is not None and found.broken:
+            self.problems.append(f"{WINDOWS}: {found.broken}; until it is right, nothing is restarted")
+        return found
+
 
 def _mode(text: str) -> tuple[Mode, tuple[Pattern, ...]]:
     word = text.strip().lower()
@@ -190,10 +265,11 @@ def _off(text: str) -> bool:
 
 
 def _patterns(text: str) -> tuple[Pattern, ...]:
-    return tuple(_pattern(word) for word in _words(text))
+    return tuple(read_pattern(word) for word in _words(text))
 
 
-def _pattern(text: str) -> Pattern:
+def read_pattern(text: str) -> Pattern:
+    """`configmap/NAME`, perhaps with `#KEY`; both may be globs."""
     source, sign, key = text.partition("#")
     kind, slash, name = source.partition("/")
     if kind not in tuple(SourceKind) or not slash or not name or "/" in name or (sign and not key):
@@ -205,7 +281,8 @@ def _extra(text: str, namespace: str) -> tuple[SourceRef, ...]:
     return tuple(SourceRef.parse(word, namespace) for word in _words(text))
 
 
-def _freeze(text: str) -> Freeze | None:
+def read_freeze(text: str) -> Freeze | None:
+    """`true` or `until=RFC3339`; `false` is none."""
     word = text.strip()
     if word.lower() == "true":
         return Freeze()
@@ -213,7 +290,58 @@ def _freeze(text: str) -> Freeze | None:
         return None
     if not word.startswith("until="):
         raise FormatError(f"{_short(text)} is not a freeze (try true or until=2006-01-02T15:04:05Z)")
-    return Freeze(parse_time(word.removeprefix("until=")).timestamp())
+    until = parse_time(word.removeprefix("until=")).timestamp()
+    return Freeze(min(until, _LATEST))
+
+
+def read_budget(text: str) -> Budget:
+    """`5/1h`; 0 is no limit."""
+    count, slash, per = text.partition("/")
+    number = _number(count, "a budget", "5/1h", least=0)
+    length = parse_duration(per.strip()) if slash else timedelta(hours=1)
+    if not length:
+        raise FormatError(f"{_short(text)} is not a budget (try 5/1h)")
+    return Budget(restarts=number, per=length)
+
+
+def read_guard(text: str) -> Guard:
+    """`10`, `30%` or `10,30%`; 0 is no limit."""
+    workloads, percent = 0, 0.0
+    for word in _words(text):
+        if not word.endswith("%"):
+            workloads = _number(word, "a guard", "10 or 30%", least=0)
+            continue
+        try:
+            percent = float(word[:-1])
+        except ValueError:
+            percent = -1.0
+        if not 0 <= percent <= 100:
+            raise FormatError(f"{_short(text)} is not a guard (try 10 or 30%)")
+    return Guard(workloads=workloads, percent=percent)
+
+
+def read_dependency(text: str, namespace: str) -> WorkloadId:
+    """`deployment/NAME` in `namespace`."""
+    kind, slash, name = text.strip().partition("/")
+    known = _KINDS.get(kind.lower())
+    if known is None or not slash or not name or "/" in name:
+        raise FormatError(f"{_short(text)} is not a workload (try deployment/NAME or statefulset/NAME)")
+    return WorkloadId(known, namespace, name)
+
+
+def _on_failure(text: str) -> OnFailure:
+    try:
+        return OnFailure(text.strip().lower())
+    except ValueError:
+        raise FormatError(f"{_short(text)} is neither halt nor continue") from None
+
+
+def _number(text: str, what: str, example: str, *, least: int | None = None) -> int:
+    word = text.strip()
+    digits = word.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 9) or (least is not None and int(word) < least):
+        raise FormatError(f"{_short(text)} is not {what} (try {example})")
+    return int(word)
 
 
 def _words(text: str) -> list[str]:

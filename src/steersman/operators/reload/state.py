@@ -1,13 +1,16 @@
 """Applied state: what a workload's pods were last started for, as one annotation on the workload.
 
-    {"v":1,"s":{"configmap/app":{"d":"…","k":{"mode":"…"}}},"r":[1700000000]}
+    {"v":1,"s":{"configmap/app":{"d":"…","k":{"mode":"…"}}},"r":[1700000000],"h":[[1700000000,"configmap/app#mode"]]}
 
     s  per source, named as seen from the workload's namespace:
          d  the edge digest; "" when the source did not exist
          u  which keys it is over, when not simply all of them
          k  a short digest per key, which tells *what* changed and makes a change of the used keys comparable
     t  instead of s, when there are too many sources: d over all of them, u over their names, n how many
+    e  pods created before this second are being evicted
     r  when it was restarted lately, in seconds since the epoch
+    h  the same with cause and outcome, a few of them: [time, "configmap/app#mode", outcome, seconds it took]; the
+       outcome of the last one is not known when it is written, and is found in the workload's own status
 
 Invariant: never larger than `LIMIT`; what does not fit is summarised, the largest part first. Reading never fails: it
 says what it found, and whatever cannot be read counts as nothing known.
@@ -16,18 +19,34 @@ says what it found, and whatever cannot be read counts as nothing known.
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from steersman.operators.reload.digest import names_digest
 
-__all__ = ["LIMIT", "Applied", "Entry", "Found", "Total", "read_state", "total_of", "write_state"]
+__all__ = [
+    "LIMIT",
+    "Applied",
+    "Entry",
+    "Found",
+    "Past",
+    "Total",
+    "next_history",
+    "read_state",
+    "total_of",
+    "write_state",
+]
 
 VERSION: Final = 1
 LIMIT: Final = 16 * 1024  # bytes; an object may carry 256 KiB of annotations, of which we take a small part
 _REMEMBERED_RESTARTS: Final = 20
+_REMEMBERED_PAST: Final = 10
+_LONGEST_WORD: Final = 120  # characters of a cause or an outcome
+_LATEST: Final = 253_402_214_400  # the last day of the year 9999: anything later has no name in a calendar
+
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=_LATEST)]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +62,16 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
     digest: str = msgspec.field(name="d")
     use: str = msgspec.field(name="u")
-    count: int = msgspec.field(name="n")
+    count: Annotated[int, msgspec.Meta(ge=0, le=1 << 31)] = msgspec.field(name="n")
+
+
+class Past(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One restart of the past."""
+
+    at: Seconds
+    told: str = ""  # the sources it was for
+    outcome: str = ""  # available, replaced, failed: REASON; "": not known when it was written
+    seconds: Seconds | None = None  # from the restart to the outcome
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +80,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     sources: dict[str, Entry] = {}  # by the source's name as seen from the workload's namespace
     total: Total | None = None
     restarts: tuple[int, ...] = ()
+    history: tuple[Past, ...] = ()
+    evict: int = 0  # seconds since the epoch; pods created before that have to go. 0: none
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +102,9 @@ class _Wire(msgspec.Struct, omit_defaults=True):
     v: int
     s: dict[str, _WireEntry] = {}
     t: Total | None = None
-    r: tuple[int, ...] = ()
+    r: tuple[Seconds, ...] = ()
+    h: tuple[Past, ...] = ()
+    e: Seconds = 0
 
 
 class _Version(msgspec.Struct):
@@ -98,13 +130,20 @@ def read_state(text: str | None) -> Found:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return Found(problem="it cannot be read; it is taken as new and written again")
     sources = {name: Entry(digest=one.d, use=one.u, keys=one.k) for name, one in wire.s.items()}
-    return Found(applied=Applied(sources=sources, total=wire.t, restarts=wire.r))
+    return Found(applied=Applied(sources=sources, total=wire.t, restarts=wire.r, history=wire.h, evict=wire.e))
 
 
 def write_state(applied: Applied) -> str:
     """The text of the annotation: the same state gives the same text, never longer than `LIMIT`."""
-    applied = replace(applied, restarts=tuple(sorted(applied.restarts))[-_REMEMBERED_RESTARTS:])
+    applied = replace(
+        applied,
+        restarts=tuple(sorted(applied.restarts))[-_REMEMBERED_RESTARTS:],
+        history=applied.history[-_REMEMBERED_PAST:],
+    )
     text = _encode(applied)
+    if len(text.encode()) > LIMIT:
+        applied = replace(applied, history=applied.history[-1:])
+        text = _encode(applied)
     excess = len(text.encode()) - LIMIT
     if excess <= 0:
         return text
@@ -117,7 +156,15 @@ def write_state(applied: Applied) -> str:
         sources[name] = small
     if excess <= 0:
         return _encode(replace(applied, sources=sources))
-    return _encode(Applied(total=total_of(sources), restarts=applied.restarts))
+    return _encode(replace(applied, sources={}, total=total_of(sources)))
+
+
+def next_history(history: tuple[Past, ...], at: int, told: str, outcome: tuple[str, int | None]) -> tuple[Past, ...]:
+    """The history with one more restart, and with the outcome of the one before it."""
+    if history and not history[-1].outcome:
+        word, seconds = outcome
+        history = (*history[:-1], replace(history[-1], outcome=word[:_LONGEST_WORD], seconds=seconds))
+    return (*history, Past(at, told if len(told) <= _LONGEST_WORD else f"{told[: _LONGEST_WORD - 1]}…"))
 
 
 def total_of(sources: dict[str, Entry]) -> Total:
@@ -129,7 +176,9 @@ def total_of(sources: dict[str, Entry]) -> Total:
 
 def _encode(applied: Applied) -> str:
     sources = {name: _wire_entry(applied.sources[name]) for name in sorted(applied.sources)}
-    return msgspec.json.encode(_Wire(VERSION, sources, applied.total, applied.restarts)).decode()
+    return msgspec.json.encode(
+        _Wire(VERSION, sources, applied.total, applied.restarts, applied.history, applied.evict)
+    ).decode()
 
 
 def _encode_entry(entry: Entry) -> bytes:

@@ -16,14 +16,22 @@ from steersman.errors import ConfigError, FormatError
 from steersman.kube.durations import format_duration, parse_duration
 from steersman.kube.names import label_key_errors
 from steersman.kube.selectors import Selector
+from steersman.operators.reload.features import CompareConfig, Features, HookConfig, NotifyConfig, features
+from steersman.operators.reload.timetable import Timetable, make_opening
 
 __all__ = [
+    "ACTION",
     "APPLIED",
     "APPROVE",
+    "BUDGET",
+    "COMPARE",
     "DEPENDS_ON",
     "FREEZE",
+    "GUARD",
+    "MAX_CONCURRENT",
     "MAX_DELAY",
     "NATIVE_ANNOTATIONS",
+    "ON_FAILURE",
     "QUIET_PERIOD",
     "RECREATES",
     "RELOAD",
@@ -31,13 +39,18 @@ __all__ = [
     "RELOAD_IGNORE",
     "RESTARTED_AT",
     "RESTARTED_FOR",
+    "ROLLOUT_DEADLINE",
     "SHARE_WITH",
     "URGENT",
     "WAVE",
+    "WINDOWS",
     "Budget",
     "BudgetConfig",
+    "Guard",
+    "GuardConfig",
     "KindConfig",
     "NotifyConfig",
+    "OnFailure",
     "Options",
     "ReloadConfig",
     "Scope",
@@ -45,6 +58,8 @@ __all__ = [
     "SourceKind",
     "SourceRef",
     "Window",
+    "WindowConfig",
+    "WorkloadId",
 ]
 
 # On workloads, and where it says so on namespaces (N) and sources (S).
@@ -53,11 +68,19 @@ RELOAD_EXTRA: Final = "steersman.dev/reload-extra"  # configmap/[NS/]NAME,…
 RELOAD_IGNORE: Final = "steersman.dev/reload-ignore"  # configmap/NAME[#KEY],…
 QUIET_PERIOD: Final = "steersman.dev/quiet-period"  # N
 MAX_DELAY: Final = "steersman.dev/max-delay"  # N
-WAVE: Final = "steersman.dev/wave"
-DEPENDS_ON: Final = "steersman.dev/depends-on"
+BUDGET: Final = "steersman.dev/budget"  # N: 5/1h
+WINDOWS: Final = "steersman.dev/windows"  # N: CRON for DURATION [in ZONE]; …
+WAVE: Final = "steersman.dev/wave"  # a whole number; lower ones go first
+DEPENDS_ON: Final = "steersman.dev/depends-on"  # deployment/NAME,…
+MAX_CONCURRENT: Final = "steersman.dev/max-concurrent"  # N only: rollouts at once
+ON_FAILURE: Final = "steersman.dev/on-failure"  # N: halt | continue
+ROLLOUT_DEADLINE: Final = "steersman.dev/rollout-deadline"  # N
+GUARD: Final = "steersman.dev/guard"  # N: 10 | 30% | 10,30%
 FREEZE: Final = "steersman.dev/freeze"  # N S: until=RFC3339 | true
-APPROVE: Final = "steersman.dev/approve"
+ACTION: Final = "steersman.dev/action"  # restart | none | http port=8080 path=/-/reload … | evict
+APPROVE: Final = "steersman.dev/approve"  # N S: DIGEST,…
 SHARE_WITH: Final = "steersman.dev/share-with"  # S only: NS,… | *
+COMPARE: Final = "steersman.dev/compare"  # S only: GLOB=json|yaml|properties|certificate|ignore,…
 URGENT: Final = "steersman.dev/urgent"  # S only: "true"
 
 # Written by us: the first on the workload itself, the others on its pod template.
@@ -73,10 +96,18 @@ NATIVE_ANNOTATIONS: Final = frozenset(
         RELOAD_IGNORE,
         QUIET_PERIOD,
         MAX_DELAY,
+        BUDGET,
+        WINDOWS,
         WAVE,
         DEPENDS_ON,
+        MAX_CONCURRENT,
+        ON_FAILURE,
+        ROLLOUT_DEADLINE,
+        GUARD,
         FREEZE,
+        ACTION,
         APPROVE,
+        COMPARE,
         SHARE_WITH,
         URGENT,
         APPLIED,
@@ -127,18 +158,44 @@ class SourceRef(msgspec.Struct, frozen=True, order=True, gc=False):
         return cls(SourceKind(kind), path[0] if len(path) == 2 else namespace, path[-1])
 
 
+class WorkloadId(msgspec.Struct, frozen=True, order=True, gc=False):
+    """The name of one workload.
+
+    >>> str(WorkloadId("Deployment", "shop", "web")), WorkloadId("Deployment", "shop", "web").title
+    ('deployment/shop/web', 'deployment/web')
+    """
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def title(self) -> str:
+        """How people of its namespace call it."""
+        return f"{self.kind.lower()}/{self.name}"
+
+    def seen_from(self, namespace: str) -> str:
+        """The name as somebody in `namespace` says it."""
+        return self.title if self.namespace == namespace else str(self)
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.namespace}/{self.name}"
+
+
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """When a change may become a restart."""
 
     quiet: timedelta = timedelta(seconds=5)  # wait until the sources have been still this long…
     limit: timedelta = timedelta(seconds=30)  # …but never longer than this after the first change
+    interval: timedelta = timedelta(0)  # and no sooner than this after the last restart
 
     def due(self, *, first: float, last: float) -> float:
         """When changes of which the first came at `first` and the last at `last` are due."""
         return min(last + self.quiet.total_seconds(), first + self.limit.total_seconds())
 
     def __str__(self) -> str:
-        return f"{format_duration(self.quiet)} quiet, at most {format_duration(self.limit)}"
+        apart = f", {format_duration(self.interval)} apart" if self.interval else ""
+        return f"{format_duration(self.quiet)} quiet, at most {format_duration(self.limit)}{apart}"
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +206,24 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.restarts} restarts in {format_duration(self.per)}"
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True):
+    """How many workloads one change may restart before somebody must approve it; 0: no limit."""
+
+    workloads: int = 0
+    percent: float = 0.0  # of the workloads of a namespace that take part
+
+    def __str__(self) -> str:
+        limits = [str(self.workloads)] * bool(self.workloads) + [f"{self.percent:g}%"] * bool(self.percent)
+        return ",".join(limits) or "off"
+
+
+class OnFailure(StrEnum):
+    """What a failed rollout means for those that wait to be restarted for the same change."""
+
+    HALT = "halt"
+    CONTINUE = "continue"
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,8 +256,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     dialects: tuple[str, ...] = ("native", "xing", "shipshape")
     kinds: tuple[KindConfig, ...] = ()
     max_concurrent: int = 0
+    max_concurrent_per_namespace: int = 0
+    timetable: Timetable = Timetable()
+    guard: Guard = Guard()
+    on_failure: OnFailure = OnFailure.HALT
+    deadline: timedelta = timedelta(minutes=10)
+    ask_pods: bool = True
+    policies: bool = True
     namespaces: frozenset[str] | None = None
+    features: Features = Features()
     watch_secrets: bool = True
+    watch_configmaps: bool = True
+    watch_namespaces: bool = True
+    source_selector: str | None = None  # only sources with these labels are watched
+    ignored_namespaces: frozenset[str] = frozenset()
+    namespace_selector: Selector | None = None  # only in namespaces with these labels
 
 
 class ScopeConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -212,12 +300,19 @@ class BudgetConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     per: str = "1h"
 
 
-class NotifyConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One entry of `reload.notify`."""
+class WindowConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One entry of `reload.windows`."""
 
-    url: str
-    format: str = "cloudevents"
-    template: str | None = None
+    cron: str
+    duration: str
+    time_zone: str = "UTC"
+
+
+class GuardConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`reload.guard`."""
+
+    workloads: int = 0  # 0: no limit
+    percent: float = 0.0  # of the workloads of a namespace; 0: no limit
 
 
 class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -230,14 +325,38 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     kinds: tuple[str | KindConfig, ...] = ()  # none: all built-in ones
     budget: BudgetConfig = BudgetConfig()
     max_concurrent: int = 0  # rollouts at once; 0: no limit
+    max_concurrent_per_namespace: int = 0
+    windows: tuple[WindowConfig, ...] = ()  # none: always
+    guard: GuardConfig = GuardConfig()
+    on_failure: OnFailure = OnFailure.HALT
+    rollout_deadline: str = "10m"  # after which a rollout that is not available has failed
+    pods: bool = True  # ask pods why a rollout takes long
+    policies: bool = True  # heed ReloadPolicy and ClusterReloadPolicy, where they are installed
     notify: tuple[NotifyConfig, ...] = ()
+    actions: tuple[str, ...] = ()  # http, evict: actions besides restart and none that workloads may ask for
+    compare: tuple[CompareConfig, ...] = ()  # how keys are compared, where not byte by byte
+    hook: HookConfig = HookConfig()
+    audit_period: str = ""  # how often stale pods are counted, e.g. 5m; never when empty
     namespaces: tuple[str, ...] = ()  # none: all
     secrets: bool = True  # watch Secrets
+    config_maps: bool = True  # watch ConfigMaps
+    min_interval: str = "0s"  # between two restarts of a workload
+    ignore_namespaces: tuple[str, ...] = ()  # where nothing takes part
+    namespace_selector: str = ""  # only namespaces with these labels
+    source_selector: str = ""  # only ConfigMaps and Secrets with these labels are watched
+    rivals: tuple[str, ...] | None = None  # Leases of other controllers, [NS/]NAME; None: those we know; none: no look
+    namespace_settings: bool = True  # read the annotations of namespaces, when all are watched
 
     def options(self) -> Options:
         """What was written, checked; ConfigError names the field that is wrong."""
-        if self.max_concurrent < 0:
-            raise ConfigError("must be 0 (no limit) or more", field="reload.maxConcurrent")
+        for value, name in (
+            (self.max_concurrent, "maxConcurrent"),
+            (self.max_concurrent_per_namespace, "maxConcurrentPerNamespace"),
+            (self.guard.workloads, "guard.workloads"),
+            (self.guard.percent, "guard.percent"),
+        ):
+            if value < 0:
+                raise ConfigError("must be 0 (no limit) or more", field=f"reload.{name}")
         return Options(
             window=self._window(),
             budget=self._budget(),
@@ -245,14 +364,37 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
             dialects=self.dialects,
             kinds=tuple(KindConfig(kind=row) if isinstance(row, str) else row for row in self.kinds),
             max_concurrent=self.max_concurrent,
+            max_concurrent_per_namespace=self.max_concurrent_per_namespace,
+            timetable=self._timetable(),
+            guard=Guard(workloads=self.guard.workloads, percent=self.guard.percent),
+            on_failure=self.on_failure,
+            deadline=_duration(self.rollout_deadline, "reload.rolloutDeadline"),
+            ask_pods=self.pods,
+            policies=self.policies,
             namespaces=frozenset(self.namespaces) or None,
             watch_secrets=self.secrets,
+            features=features(self.actions, self.compare, self.notify, self.hook, self.audit_period),
+            watch_configmaps=self.config_maps,
+            watch_namespaces=self.namespace_settings or bool(self.namespace_selector),
+            ignored_namespaces=frozenset(self.ignore_namespaces),
+            namespace_selector=_selector(self.namespace_selector, "reload.namespaceSelector"),
+            source_selector=str(_selector(self.source_selector, "reload.sourceSelector") or "") or None,
         )
 
     def _window(self) -> Window:
         quiet = _duration(self.quiet_period, "reload.quietPeriod")
         limit = _duration(self.max_delay, "reload.maxDelay")
-        return Window(quiet=quiet, limit=max(quiet, limit))
+        interval = _duration(self.min_interval, "reload.minInterval")
+        return Window(quiet=quiet, limit=max(quiet, limit), interval=interval)
+
+    def _timetable(self) -> Timetable:
+        openings = []
+        for place, row in enumerate(self.windows):
+            try:
+                openings.append(make_opening(row.cron, row.duration, row.time_zone))
+            except FormatError as error:
+                raise ConfigError(str(error), field=f"reload.windows[{place}]") from None
+        return Timetable(openings=tuple(openings))
 
     def _budget(self) -> Budget:
         if self.budget.restarts < 0:
@@ -278,6 +420,13 @@ def _scope(row: ScopeConfig, field: str) -> Scope:
         env_label=row.env_label,
         workloads=frozenset(row.kinds),
     )
+
+
+def _selector(text: str, field: str) -> Selector | None:
+    try:
+        return Selector.parse(text) if text else None
+    except FormatError as error:
+        raise ConfigError(str(error), field=field) from None
 
 
 def _duration(text: str, field: str) -> timedelta:

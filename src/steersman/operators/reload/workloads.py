@@ -15,15 +15,17 @@ from msgspec import field
 
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.operators.reload.kinds import KindRule, view
+from steersman.operators.reload.progress import Progress
 from steersman.operators.reload.references import Reference, Variable, references, variables
 from steersman.operators.reload.settings import Settings, read_settings
+from steersman.operators.reload.types import WorkloadId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steersman.kube.resources import Kind
 
-__all__ = ["Facts", "Workload", "workload_class", "workload_transform"]
+__all__ = ["Facts", "Workload", "workload_class", "workload_id", "workload_transform"]
 
 _NOTHING: Final = msgspec.Raw(b"")
 _UNTOUCHED: Final = (b"", b"{}", b"null")  # the status of an object that nobody has worked on
@@ -42,6 +44,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None  # what a restart does not reach
     follows: str | None = None  # the name of the Deployment whose template it uses
     has_template: bool = True
+    progress: Progress = Progress()
+    restart_at: str = ""  # what is in the field that takes a time, of kinds that have one
+    selector: str = ""  # of its pods
     fresh: bool = False  # its controller has not looked at it yet: it has just been created
 
 
@@ -56,6 +61,11 @@ class Workload(Resource):
     def title(self) -> str:
         """How people call it: `deployment/web`."""
         return f"{type(self).KIND.kind.lower()}/{self.name}"
+
+
+def workload_id(workload: Workload) -> WorkloadId:
+    """Its name among workloads of all kinds."""
+    return WorkloadId(type(workload).KIND.kind, workload.namespace, workload.name)
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +107,7 @@ def workload_transform(rule: KindRule, annotations: frozenset[str]) -> Callable[
         meta = workload.metadata
         mine = kept(meta.annotations)
         if bytes(workload.spec):
-            seen = view(rule, workload.spec)
+            seen = view(rule, workload.spec, workload.status, meta.generation)
             facts = Facts(
                 references=references(seen.pod),
                 settings=read_settings(mine, meta.namespace),
@@ -107,6 +117,9 @@ def workload_transform(rule: KindRule, annotations: frozenset[str]) -> Callable[
                 note=seen.note,
                 follows=seen.follows,
                 has_template=seen.has_template,
+                progress=seen.progress,
+                restart_at=seen.restart_at,
+                selector=seen.selector,
                 fresh=meta.generation <= 1 and bytes(workload.status) in _UNTOUCHED,
             )
         else:

@@ -7,10 +7,9 @@ whole program. An expression is matched by the set of places it can have reached
 
 from __future__ import annotations
 
+import importlib
 import re
 from functools import lru_cache
-from re import _constants as code  # type: ignore[attr-defined]  # the parser of the standard library has no public name
-from re import _parser as parser  # type: ignore[attr-defined]  # the same
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import FormatError
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["NamePattern", "name_pattern"]
+
+# the parser of the standard library has no public name
+code: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 
 _LONGEST: Final = 1000  # characters of an expression
 _MOST: Final = 1000  # repetitions that may be asked for, as in RE2

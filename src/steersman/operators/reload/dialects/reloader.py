@@ -3,6 +3,8 @@
     on a workload or its template   reloader.stakater.com/auto, configmap.…/auto, secret.…/auto      all it reads
                                     configmap.reloader.stakater.com/reload, secret.…/reload          names, expressions
                                     reloader.stakater.com/search                                     those with match
+    on a Deployment                 deployment.reloader.stakater.com/pause-period                    changes wait
+    on a Rollout                    reloader.stakater.com/rollout-strategy: restart                  by spec.restartAt
     on the workload only            configmaps.exclude.reloader.stakater.com/reload, secrets.…       names
     on a source                     reloader.stakater.com/match, reloader.stakater.com/ignore
     written on the template         STAKATER_NAME_CONFIGMAP in the container that reads the source   (env-vars), or
@@ -21,15 +23,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from steersman.errors import FormatError
+from steersman.kube.durations import parse_duration
 from steersman.operators.reload.dialect import Claim, Marks
 from steersman.operators.reload.dialects.hashes import ReloaderHash
 from steersman.operators.reload.dialects.patterns import name_pattern
 from steersman.operators.reload.edges import reference_claim
 from steersman.operators.reload.references import Form, Variable
-from steersman.operators.reload.types import SourceKind, SourceRef
+from steersman.operators.reload.types import SourceKind, SourceRef, Window
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from datetime import timedelta
 
     from steersman.operators.reload.digest import Hash, Source
     from steersman.operators.reload.edges import Edge, Sources
@@ -77,13 +81,16 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     match: str = "reloader.stakater.com/match"
     ignore: str = "reloader.stakater.com/ignore"
     last: str = "reloader.stakater.com/last-reloaded-from"
+    strategy: str = "reloader.stakater.com/rollout-strategy"
+    pause: str = "deployment.reloader.stakater.com/pause-period"
+    paused_at: str = "deployment.reloader.stakater.com/paused-at"
     typed_auto: dict[SourceKind, str] = msgspec.field(default_factory=lambda: _per_kind("auto"))
     named: dict[SourceKind, str] = msgspec.field(default_factory=lambda: _per_kind("reload"))
     exclude: dict[SourceKind, str] = msgspec.field(default_factory=lambda: _per_kind("reload", _EXCLUDE))
 
     def all(self) -> frozenset[str]:
         """Every one of them."""
-        single = (self.auto, self.search, self.match, self.ignore, self.last)
+        single = (self.auto, self.search, self.match, self.ignore, self.last, self.strategy, self.pause, self.paused_at)
         return frozenset({*single, *self.typed_auto.values(), *self.named.values(), *self.exclude.values()})
 
 
@@ -118,13 +125,31 @@ class Reloader:
                     yield reference_claim(workload, reference, rule)
 
     def problems(self, workload: Workload) -> Iterator[str]:
-        """Expressions that are none."""
+        """Expressions that are none, and a time that is none."""
+        text = workload.annotations.get(self._names.pause)
+        if text is not None and type(workload).KIND.kind == "Deployment" and self._pause(workload) is None:
+            yield f'{self._names.pause}: "{text[:100]}" is not a duration (try 5m); it restarts without it'
         for kind, annotation in self._names.named.items():
             for word in _words(self._chosen(workload, kind).get(annotation, "")):
                 try:
                     name_pattern(word)
                 except FormatError as error:
                     yield f"{annotation}: {error}"
+
+    def window(self, workload: Workload) -> Window | None:
+        """The time for which the original pauses a Deployment after a change, so that several become one rollout.
+
+        Here the changes wait instead: a Deployment that nobody pauses cannot stay paused for ever.
+        """
+        period = self._pause(workload)
+        return None if period is None else Window(quiet=period, limit=period)
+
+    def _pause(self, workload: Workload) -> timedelta | None:
+        text = workload.annotations.get(self._names.pause) if type(workload).KIND.kind == "Deployment" else None
+        try:
+            return None if text is None else parse_duration(text)
+        except FormatError:
+            return None
 
     def known(self, workload: Workload, edge: Edge, source: Source) -> bool | None:
         """Whether the variable, or the annotation that names the last source, has the hash of the source now."""
@@ -163,6 +188,8 @@ class Reloader:
             and edge.source.namespace == workload.namespace
             and self._verdict(workload, edge.source, source)[0] is not Verdict.NO
         }
+        if type(workload).KIND.kind == "Rollout" and workload.annotations.get(self._names.strategy) == "restart":
+            return Marks(by_time=bool(hashes))
         if self._strategy is Strategy.ANNOTATIONS or type(workload).KIND.kind not in _BY_NAME:
             return self._annotated(workload, hashes, changed, restart_at)
         return Marks(variables=tuple(self._variables(workload, hashes, changed)))

@@ -62,6 +62,9 @@ class Shipshape:
         """None: any text is a hash, and a wrong one is the hash of something else."""
         return ()
 
+    def window(self, _workload: Workload) -> None:
+        """None: the configuration says."""
+
     def known(self, workload: Workload, edge: Edge, source: Source) -> bool | None:
         """Whether the hash on the template is that of the source now.
 

@@ -70,6 +70,9 @@ class Wave:
                 if word.count("/") > 1 or word != word.strip():
                     yield f'{annotation}: "{word[:100]}" is not a source (try NAME or NAMESPACE/NAME, without spaces)'
 
+    def window(self, _workload: Workload) -> None:
+        """None: the configuration says."""
+
     def known(self, workload: Workload, _edge: Edge, _source: Source) -> bool | None:
         """Whether the hash on the template is that of everything now; it speaks for all sources or for none."""
         recorded = workload.facts.template_annotations.get(CONFIG_HASH)

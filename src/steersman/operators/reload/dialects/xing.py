@@ -65,6 +65,9 @@ class Xing:
         if _enabled(workload) and read_checksums(workload.annotations.get(CHECKSUMS)) is None:
             yield f"{CHECKSUMS}: it is no object of checksums; it is taken as empty and written again"
 
+    def window(self, _workload: Workload) -> None:
+        """None: the configuration says."""
+
     def known(self, workload: Workload, edge: Edge, source: Source) -> bool | None:
         """Whether the recorded checksum is that of the source now."""
         if not _enabled(workload):

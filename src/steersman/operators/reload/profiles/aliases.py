@@ -1,0 +1,256 @@
+"""The metrics of the originals under their old names, so that alerts and dashboards go on working.
+
+Each set listens to the controllers and counts what its original would have counted; what the rest of this program knows
+already (watches, queues, the election) is read when somebody scrapes. Every series is there from the first scrape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import Counter, Gauge, Histogram, Info
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from steersman.operators.reload.plan import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+    from steersman.kube.errors import KubeError
+    from steersman.operators.reload.look import Look
+    from steersman.operators.reload.oversight import Oversight
+    from steersman.operators.reload.plan import Plan
+    from steersman.operators.reload.profiles.profile import Profile
+
+__all__ = ["ReloaderAliases", "ShipshapeAliases", "Standing", "XingAliases", "aliases_for"]
+
+_SS: Final = "configmap_reload"
+_XG: Final = "deployment_restart_controller"
+_LATENCY: Final = (0.5, 1, 2, 5, 10, 20, 30, 60)
+
+
+class Standing:
+    """What the process knows of itself beside the controllers; read at every scrape."""
+
+    def __init__(
+        self,
+        *,
+        leading: Callable[[], bool] = lambda: True,
+        watches: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
+        sources: Callable[[], int] = lambda: 0,
+        queue: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
+    ) -> None:
+        """`watches`: opened, failed, events received; `queue`: depth, additions, retries."""
+        self.leading = leading
+        self.watches = watches
+        self.sources = sources
+        self.queue = queue
+
+
+def aliases_for(profile: Profile, oversight: Oversight, standing: Standing, registry: CollectorRegistry) -> Any:
+    """The set of the profile's original; wave has only those of its runtime, which are ours too."""
+    if profile.name == "shipshape":
+        interval = profile.config.options().window.interval.total_seconds()
+        return ShipshapeAliases(oversight, standing, registry, profile.info, interval=interval)
+    if profile.name == "xing":
+        return XingAliases(oversight, standing, registry)
+    if profile.name == "reloader":
+        return ReloaderAliases(standing, registry, by_namespace=profile.by_namespace)
+    return None
+
+
+class _Read(Collector):
+    """Families made at every scrape."""
+
+    def __init__(self, families: Callable[[], Iterable[Metric]], registry: CollectorRegistry) -> None:
+        self._families = families
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: reading them must not need anything to run."""
+        return ()
+
+
+class ShipshapeAliases:
+    """`configmap_reload_*`."""
+
+    def __init__(
+        self,
+        oversight: Oversight,
+        standing: Standing,
+        registry: CollectorRegistry,
+        info: dict[str, str],
+        *,
+        interval: float,
+    ) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"{_SS}_{name}", text, labels, registry=registry)
+
+        self._oversight = oversight
+        self._standing = standing
+        self._interval = interval
+        self._waiting: dict[Any, Any] = {}
+        self.restarts = counter("restarts", "Deployments restarted.", "env")
+        self.errors = counter("errors", "Restarts that failed.", "env")
+        self.debounced = counter("debounced", "Changes that wait for the window.", "env")
+        self.retries = counter("retry", "Restarts that are tried again.", "env")
+        self.dropped = counter("dropped_restarts", "Restarts given up at the end of the process.")
+        self.transitions = counter("leader_transitions", "Leadership gained and lost.", "transition")
+        for transition in ("acquired", "lost"):
+            self.transitions.labels(transition)
+        self.latency = Histogram(
+            f"{_SS}_leader_acquire_latency_seconds", "Time until elected.", buckets=_LATENCY, registry=registry
+        )
+        Info(_SS, "The original this stands in for.", registry=registry).info(info)
+        _Read(self._families, registry)
+
+    def looked(self, look: Look, *, written: bool) -> None:
+        """Count restarts, and changes that begin to wait."""
+        env, ref, plan = look.workload.labels.get("env", ""), look.workload.ref, look.plan
+        if look.edges.tracked:
+            for family in (self.restarts, self.errors):
+                family.labels(env)
+        if written and plan.action is Action.RESTART:
+            self.restarts.labels(env).inc()
+        if not self._debounced(plan):
+            self._waiting.pop(ref, None)
+        elif self._waiting.get(ref) != plan.observed.pending:
+            self._waiting[ref] = plan.observed.pending
+            self.debounced.labels(env).inc()
+
+    def _debounced(self, plan: Plan) -> bool:
+        """Whether it waits because of an earlier restart, and not only for what is applied together with it."""
+        applied = plan.observed.applied
+        if plan.gate != "window" or plan.due is None or applied is None or not applied.restarts:
+            return False
+        return plan.due >= max(applied.restarts) + self._interval
+
+    def failed(self, look: Look, error: KubeError) -> None:  # noqa: ARG002  # that it failed is enough
+        """Count it; it is tried again."""
+        env = look.workload.labels.get("env", "")
+        self.errors.labels(env).inc()
+        self.retries.labels(env).inc()
+
+    def elected(self, waited_seconds: float) -> None:
+        """This process leads."""
+        self.transitions.labels("acquired").inc()
+        self.latency.observe(waited_seconds)
+
+    def deposed(self) -> None:
+        """This process leads no more."""
+        self.transitions.labels("lost").inc()
+
+    def _families(self) -> Iterator[Metric]:
+        opened, failed, _ = self._standing.watches()
+        yield CounterMetricFamily(f"{_SS}_watch_errors", "Lists and watches that failed.", value=failed)
+        again = max(0, opened - 1)
+        yield CounterMetricFamily(f"{_SS}_watch_reconnects", "Watches opened after the first.", value=again)
+        waiting = sum(len(refs) for refs in self._oversight.waiting().values())
+        yield GaugeMetricFamily(f"{_SS}_pending_restarts", "Workloads that wait.", value=waiting)
+        leads = float(self._standing.leading())
+        yield GaugeMetricFamily(f"{_SS}_leader_state", "1 while this process leads.", value=leads)
+
+
+class XingAliases:
+    """`deployment_restart_controller_*`."""
+
+    def __init__(self, oversight: Oversight, standing: Standing, registry: CollectorRegistry) -> None:
+        self._oversight = oversight
+        self._standing = standing
+        self._tracked: set[Any] = set()
+        self.updates = Counter(f"{_XG}_deployment_annotation_updates", "Patches sent.", registry=registry)
+        self.restarts = Counter(f"{_XG}_deployment_restarts", "Workloads restarted.", registry=registry)
+        self.processed = Counter(f"{_XG}_changes_processed", "Changes acted on.", registry=registry)
+        _Read(self._families, registry)
+
+    def looked(self, look: Look, *, written: bool) -> None:
+        """Count what was patched and for what."""
+        key = (type(look.workload).KIND.kind, look.workload.ref)
+        if look.edges.tracked:
+            self._tracked.add(key)
+        else:
+            self._tracked.discard(key)
+        if written:
+            self.updates.inc()
+            self.processed.inc(max(1, len(look.plan.changes)))
+            if look.plan.action is Action.RESTART:
+                self.restarts.inc()
+
+    def failed(self, look: Look, error: KubeError) -> None:  # noqa: ARG002  # the attempt counts
+        """The original counts attempts."""
+        self.updates.inc()
+
+    def _families(self) -> Iterator[Metric]:
+        _, _, events = self._standing.watches()
+        yield CounterMetricFamily(f"{_XG}_resource_versions", "Changes of objects seen.", value=events)
+        yield GaugeMetricFamily(f"{_XG}_configs_total", "ConfigMaps and Secrets.", value=self._standing.sources())
+        yield GaugeMetricFamily(f"{_XG}_deployments_total", "Workloads that take part.", value=len(self._tracked))
+        waiting = sum(len(refs) for refs in self._oversight.waiting().values())
+        yield GaugeMetricFamily(f"{_XG}_changes_waiting_total", "Workloads that wait.", value=waiting)
+
+
+class ReloaderAliases:
+    """`reloader_*`."""
+
+    def __init__(self, standing: Standing, registry: CollectorRegistry, *, by_namespace: bool) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"reloader_{name}", text, labels, registry=registry)
+
+        self._standing = standing
+        self.executed = counter("reload_executed", "Reloads executed.", "success")
+        for success in ("true", "false"):
+            self.executed.labels(success)
+        name = "reloader_reload_executed_total_by_namespace"
+        labels = ["success", "namespace"]
+        self._spaces: Gauge | None = (
+            Gauge(name, "Reloads executed, by namespace.", labels, registry=registry) if by_namespace else None
+        )
+        self.reconciles = counter("reconcile", "Looks at workloads, by result.", "result")
+        self.actions = counter("action", "Restarts, by kind and result.", "workload_kind", "result")
+        self.skipped = counter("skipped", "Looks without a restart, by reason.", "reason")
+        self.errors = counter("errors", "Restarts that failed, by type.", "type")
+        self.scanned = counter("workloads_scanned", "Workloads looked at.", "kind")
+        self.matched = counter("workloads_matched", "Workloads restarted.", "kind")
+        _Read(self._families, registry)
+
+    def looked(self, look: Look, *, written: bool) -> None:
+        """Count what was looked at and what came of it."""
+        kind = type(look.workload).KIND.kind
+        self.scanned.labels(kind).inc()
+        self.reconciles.labels("success").inc()
+        if written and look.plan.action is Action.RESTART:
+            self.matched.labels(kind).inc()
+            self.actions.labels(kind, "success").inc()
+            self._executed("true", look.workload.namespace)
+        elif not look.edges.tracked:
+            self.skipped.labels("not_enrolled").inc()
+        elif not look.plan.changes:
+            self.skipped.labels("no_change").inc()
+
+    def failed(self, look: Look, error: KubeError) -> None:
+        """Count what the server would not have."""
+        kind = type(look.workload).KIND.kind
+        self.reconciles.labels("error").inc()
+        self.actions.labels(kind, "error").inc()
+        self.errors.labels(error.reason or "unknown").inc()
+        self._executed("false", look.workload.namespace)
+
+    def _executed(self, success: str, namespace: str) -> None:
+        self.executed.labels(success).inc()
+        if self._spaces is not None:
+            self._spaces.labels(success, namespace).inc()
+
+    def _families(self) -> Iterator[Metric]:
+        depth, adds, retries = self._standing.queue()
+        yield GaugeMetricFamily("reloader_workqueue_depth", "Keys that are ready.", value=depth)
+        yield CounterMetricFamily("reloader_workqueue_adds", "Keys that became dirty.", value=adds)
+        yield CounterMetricFamily("reloader_retries", "Keys put back after a failure.", value=retries)
+        _, _, events = self._standing.watches()
+        yield CounterMetricFamily("reloader_events_received", "Changes of objects seen.", value=events)

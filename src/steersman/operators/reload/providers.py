@@ -1,0 +1,93 @@
+"""SecretProviderClasses of the secrets store CSI driver as sources: what pods have mounted, by version. Pure.
+
+The class itself says where secrets come from, and does not change when they do. What changes are the versions that the
+driver notes per pod, in a SecretProviderClassPodStatus. A class says what the status that was written last says: a
+rotation reaches pods one after the other, and the first one is the news. Versions are names the provider gives, never
+values. A class that no pod has mounted says nothing, and holds nothing back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import field
+
+from steersman.kube.objects import ObjectMeta, Struct
+from steersman.operators.reload.digest import Source, key_digest
+from steersman.operators.reload.types import SourceKind, SourceRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from steersman.kube.resources import Kind
+
+__all__ = ["BY_CLASS", "ProviderStatus", "by_class", "is_served", "kept_status", "latest"]
+
+BY_CLASS: Final = "secretproviderclass"  # the index
+
+
+class MountedObject(Struct):
+    """One secret that a pod has mounted."""
+
+    id: str = ""
+    version: str = ""
+
+
+class MountedStatus(Struct):
+    """What the driver notes."""
+
+    secret_provider_class_name: str = ""
+    objects: list[MountedObject] | None = None
+
+
+class ProviderStatus(
+    Source,
+    group="secrets-store.csi.x-k8s.io",
+    version="v1",
+    kind="SecretProviderClassPodStatus",
+    plural="secretproviderclasspodstatuses",
+):
+    """What one pod has mounted of one class."""
+
+    status: MountedStatus | None = None  # on the wire only
+    provider: str = field(default="", name="steersman.dev/provider")  # the name of the class
+
+    @property
+    def source(self) -> SourceRef:
+        """The class it is about."""
+        return SourceRef(SourceKind.PROVIDER_CLASS, self.namespace, self.provider)
+
+
+def kept_status(found: ProviderStatus) -> ProviderStatus:
+    """What the cache keeps of a status."""
+    meta, said = found.metadata, found.status
+    return ProviderStatus(
+        metadata=ObjectMeta(
+            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+        ),
+        provider=found.provider if said is None else said.secret_provider_class_name,
+        digests=found.digests
+        if said is None
+        else {one.id: key_digest(one.version.encode()) for one in said.objects or ()},
+    )
+
+
+def by_class(status: ProviderStatus) -> Iterator[str]:
+    """The class that a status is about, for the index."""
+    yield f"{status.namespace}/{status.provider}"
+
+
+def latest(statuses: Iterable[ProviderStatus]) -> ProviderStatus | None:
+    """The status that was written last; None when there is none."""
+    return max(statuses, key=_written, default=None)
+
+
+def is_served(served: Iterable[Kind] | None) -> bool:
+    """Whether the cluster has the driver."""
+    mine = ProviderStatus.KIND
+    return any((kind.group, kind.kind) == (mine.group, mine.kind) for kind in served or ())
+
+
+def _written(status: ProviderStatus) -> tuple[int, Any]:
+    revision = status.metadata.resource_version
+    return (int(revision) if revision.isdecimal() else 0, status.name)

@@ -1,0 +1,232 @@
+"""Rivals: other controllers of the same kind, known by the Leases they hold. While one leads, nothing is written here.
+
+A Lease is alive while its holder renews it: it has changed, as seen from here, within its own duration. Nobody compares
+clocks of different machines, except once: a Lease that was renewed long before it was first seen is a dead one.
+
+    looking ──► free            nobody holds any of them, or who did has stopped renewing
+            └─► held by …       plans are made, nothing is written, and log, readiness and metric say so
+
+Where Leases may not be read in the whole cluster, those of the namespaces at hand are asked for from time to time;
+where not even that is allowed nothing can be known, which is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+from prometheus_client import REGISTRY, Gauge
+
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import FormatError
+from steersman.kube.errors import Forbidden, KubeError, NotFound
+from steersman.kube.times import parse_time
+from steersman.kube.types.coordination import Lease
+from steersman.kube.types.rbac import PolicyRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from steersman.clock import Clock
+    from steersman.kube.client import Client
+
+__all__ = ["LEASES", "RULES", "RivalWatch", "Sighting"]
+
+LEASES: Final[Mapping[str, str]] = {
+    "helloworld-controller-leader": "shipshape",
+    "stakater-reloader-lock": "Reloader",
+    "reloader-leader-election": "Reloader 2",
+    "wave": "wave",
+}
+RULES: Final = (PolicyRule(api_groups=["coordination.k8s.io"], resources=["leases"], verbs=["list", "watch"]),)
+WATCH_SECONDS: Final = 300
+ASK_SECONDS: Final = 15.0  # between two questions where nothing may be watched
+SKEW_SECONDS: Final = 60.0  # by which the clocks of two machines may differ
+
+log = structlog.get_logger(__name__)
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """A Lease as last seen, and when it was first seen that way."""
+
+    holder: str
+    renewed: str
+    seconds: float
+    changed_at: float  # on the monotonic clock
+
+    def alive(self, now: float) -> bool:
+        """Whether somebody holds and renews it."""
+        return bool(self.holder) and now - self.changed_at < self.seconds
+
+
+def sight(lease: Lease, before: Sighting | None, *, now: float, wall: float) -> Sighting:
+    """What is known of a Lease after seeing it once more."""
+    spec = lease.spec
+    holder, renewed = spec.holder_identity or "", spec.renew_time or ""
+    if before is not None and (before.holder, before.renewed) == (holder, renewed):
+        return before
+    seconds = float(spec.lease_duration_seconds or 15)
+    long_ago = before is None and _age(renewed, wall) > seconds + SKEW_SECONDS
+    return Sighting(holder=holder, renewed=renewed, seconds=seconds, changed_at=now - seconds if long_ago else now)
+
+
+def _age(stamp: str, wall: float) -> float:
+    try:
+        return wall - parse_time(stamp).timestamp()
+    except FormatError:
+        return float("inf")
+
+
+class RivalWatch:
+    """Follows the Leases of rivals; `problem` says who leads."""
+
+    def __init__(
+        self,
+        names: Iterable[str] = LEASES,
+        *,
+        own: str | None = None,
+        within: Iterable[str] = (),
+        home: Iterable[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        """`names`: NAME, in any namespace, or NS/NAME. `own`: our own Lease, which is no rival's.
+
+        `within`: only in these namespaces; none: in all. `home`: where to ask when those may not be watched.
+        """
+        self._wanted = [name for name in dict.fromkeys(names) if name]
+        self._own = own
+        self._within = tuple(dict.fromkeys(within))
+        self._home = tuple(dict.fromkeys(filter(None, (*home, *self._within))))
+        self._clock = clock
+        self._seen: dict[str, Sighting] = {}
+        self._told: str | None = None
+        self._unseen = len(self._places())
+        self.looked = asyncio.Event()  # every Lease has been asked for once
+        if not self._wanted:
+            self.looked.set()
+        where = REGISTRY if registry is None else registry
+        gauge = Gauge(
+            "steersman_reload_rival", "1 while another controller leads and nothing is written.", registry=where
+        )
+        gauge.set_function(lambda: float(self.problem() is not None))
+
+    def problem(self) -> str | None:
+        """Who leads in our place; None when nobody does."""
+        now = self._clock.monotonic()
+        for name, sighting in sorted(self._seen.items()):
+            if name != self._own and sighting.alive(now):
+                program = LEASES.get(name.partition("/")[2], "another controller")
+                return f"{sighting.holder} leads as {program} (lease {name}), so nothing is written"
+        return None
+
+    def saw(self, lease: Lease) -> None:
+        """A Lease is like this."""
+        name = f"{lease.namespace}/{lease.name}"
+        now, wall = self._clock.monotonic(), self._clock.time()
+        self._seen[name] = sight(lease, self._seen.get(name), now=now, wall=wall)
+        self.tell()
+
+    def lost(self, name: str) -> None:
+        """A Lease, NS/NAME, is gone."""
+        self._seen.pop(name, None)
+        self.tell()
+
+    def tell(self) -> None:
+        """Say it in the log, when it is news."""
+        problem = self.problem()
+        if (problem is None) != (self._told is None):
+            if problem is not None:
+                log.warning("only watching", reason=problem)
+            else:
+                log.info("no other controller leads; acting")
+        self._told = problem
+
+    async def run(self, client: Client) -> None:
+        """Follow all of them for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for namespace, names in self._places():
+                tasks.create_task(self._follow(client, namespace, names))
+
+    def _places(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Where to look for which names: each name in the whole cluster, or all of them in each namespace."""
+        anywhere = tuple(name for name in self._wanted if "/" not in name)
+        places: list[tuple[str, tuple[str, ...]]] = [("", (name,)) for name in anywhere]
+        if self._within:
+            places = [(namespace, anywhere) for namespace in self._within if anywhere]
+        for name in self._wanted:
+            if "/" in name:
+                namespace, _, short = name.partition("/")
+                places.append((namespace, (short,)))
+        return places
+
+    async def _follow(self, client: Client, namespace: str, names: tuple[str, ...]) -> None:
+        first, refused = True, False
+        while True:
+            wait = ASK_SECONDS
+            try:
+                if refused:
+                    await self._ask(client, namespace, names)
+                else:
+                    await self._watch(client, namespace, names, first)
+                    wait = 0.0
+                    first = False
+            except Forbidden as error:
+                if refused:
+                    log.warning(
+                        "leases may not be read: other controllers go unnoticed", leases=names, error=str(error)
+                    )
+                    wait = 40 * ASK_SECONDS
+                else:
+                    refused, wait = True, 0.0
+            except KubeError as error:
+                log.debug("leases of other controllers not read", leases=names, error=str(error))
+            if first and refused and wait:
+                first = False
+                self._once()
+            self.tell()
+            if wait:
+                await self._clock.sleep(wait)
+
+    async def _watch(self, client: Client, namespace: str, names: tuple[str, ...], first: bool) -> None:
+        where, selector = namespace or None, f"metadata.name={names[0]}" if len(names) == 1 else None
+        listing = await client.list(Lease, namespace=where, field_selector=selector)
+        found = {f"{lease.namespace}/{lease.name}": lease for lease in listing.items if lease.name in names}
+        for known in [one for one in self._seen if one.partition("/")[2] in names]:
+            if known not in found and namespace in ("", known.partition("/")[0]):
+                self.lost(known)
+        for lease in found.values():
+            self.saw(lease)
+        if first:
+            self._once()
+        async with client.watch(
+            Lease,
+            namespace=where,
+            field_selector=selector,
+            resource_version=listing.resource_version,
+            timeout_seconds=WATCH_SECONDS,
+        ) as events:
+            async for event in events:
+                if not isinstance(event.object, Lease) or event.object.name not in names:
+                    continue
+                if event.type in ("ADDED", "MODIFIED"):
+                    self.saw(event.object)
+                elif event.type == "DELETED":
+                    self.lost(f"{event.object.namespace}/{event.object.name}")
+
+    async def _ask(self, client: Client, namespace: str, names: tuple[str, ...]) -> None:
+        for where in (namespace,) if namespace else self._home:
+            for name in names:
+                try:
+                    self.saw(await client.get(Lease, name, namespace=where))
+                except NotFound:
+                    self.lost(f"{where}/{name}")
+
+    def _once(self) -> None:
+        self._unseen -= 1
+        if self._unseen <= 0:
+            self.looked.set()

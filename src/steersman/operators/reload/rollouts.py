@@ -1,0 +1,220 @@
+"""Restarts that are followed: what was begun, for which sources, and how it goes. Pure values, one book.
+
+A restart is known by its stamp on the pod template, and its progress by the workload's own status, so a process that
+starts anew knows from its first list which rollouts are under way. What is kept in memory only makes that exact: a
+restart counts from the moment it is decided, and one that became available stays so, whatever happens to its pods
+later.
+
+    claimed ──patch answered──► started ──status──► available | failed (deadline passed, or what pods say)
+       └──patch refused──► as before
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from steersman.errors import FormatError
+from steersman.kube.times import parse_time
+from steersman.operators.reload.progress import Phase, Progress
+from steersman.operators.reload.types import RESTARTED_AT, RESTARTED_FOR, SourceRef, WorkloadId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from steersman.operators.reload.workloads import Workload
+
+__all__ = ["Rollout", "Rollouts"]
+
+PROGRESSING: Final = Progress(Phase.PROGRESSING)
+_ROUNDING: Final = 0.001  # seconds; stamps have microseconds
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+    """One restart."""
+
+    stamp: str = ""  # when it was made, as it is written; "" while the patch is on its way
+    started: float = 0.0  # seconds since the epoch
+    told: str = ""  # the sources it was for: `configmap/app#mode secret/db`
+    sources: frozenset[SourceRef] = frozenset()
+    progress: Progress = PROGRESSING
+    deadline_seconds: float = 600.0
+    trouble: str = ""  # what its pods say
+    revision: int = 0  # of the workload as the restart left it; older news are no news
+    ended: float | None = None  # when its outcome was noticed
+    reported: Phase | None = None  # the outcome that people were told; one of before this process is taken as told
+
+    def phase(self, now: float) -> Phase:
+        """Where it stands."""
+        said = self.progress.phase
+        if said is Phase.PROGRESSING and (self.trouble or now >= self.started + self.deadline_seconds):
+            return Phase.FAILED
+        return said
+
+    def reason(self, now: float) -> str:
+        """Why it failed; empty when it did not."""
+        if self.phase(now) is not Phase.FAILED:
+            return ""
+        if self.trouble:
+            return self.trouble
+        return self.progress.reason or f"not available after {self.deadline_seconds:g} s ({self.progress})"
+
+
+class Rollouts:
+    """The book of them, by workload."""
+
+    def __init__(self) -> None:
+        self._all: dict[WorkloadId, Rollout] = {}
+        self._before: dict[WorkloadId, Rollout | None] = {}  # of those claimed, in case the patch is refused
+        self._open: dict[WorkloadId, Rollout] = {}  # those that are not available
+        self._by_source: dict[SourceRef, set[WorkloadId]] = {}  # the open ones
+
+    def get(self, workload: WorkloadId) -> Rollout | None:
+        """The last restart of a workload."""
+        return self._all.get(workload)
+
+    def open(self) -> Iterator[tuple[WorkloadId, Rollout]]:
+        """Those that are not available: under way, or failed."""
+        return iter(tuple(self._open.items()))
+
+    def open_for(self, source: SourceRef) -> Iterable[WorkloadId]:
+        """Whose restart for that source is not available."""
+        return sorted(self._by_source.get(source, ()))
+
+    def under_way(self, now: float, namespace: str | None = None) -> int:
+        """How many there are at once."""
+        return sum(
+            one.phase(now) is Phase.PROGRESSING
+            for workload, one in self._open.items()
+            if namespace is None or workload.namespace == namespace
+        )
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def claim(
+        self, workload: WorkloadId, *, now: float, told: str, sources: Iterable[SourceRef], deadline_seconds: float
+    ) -> None:
+        """A restart is about to be made."""
+        self._before[workload] = self._all.get(workload)
+        self._put(
+            workload,
+            Rollout(started=now, told=told, sources=frozenset(sources), deadline_seconds=deadline_seconds),
+        )
+
+    def started(self, workload: WorkloadId, seen: Workload | None) -> None:
+        """The restart was made; `seen` is the workload as it was written, None where nothing can be followed."""
+        self._before.pop(workload, None)
+        claimed = self._all.get(workload)
+        if claimed is None or claimed.stamp:
+            return  # the watch was faster than the answer
+        if seen is None or not _stamp(seen):
+            self._put(workload, replace(claimed, progress=Progress(), reported=Phase.AVAILABLE))
+        else:
+            made = replace(claimed, stamp=_stamp(seen), revision=_number(seen), progress=seen.facts.progress)
+            self._put(workload, made)
+
+    def released(self, workload: WorkloadId) -> None:
+        """The restart was not made."""
+        if workload in self._before:
+            before = self._before.pop(workload)
+            if before is None:
+                self.forget(workload)
+            else:
+                self._put(workload, before)
+
+    def saw(self, workload: WorkloadId, seen: Workload, *, deadline_seconds: float) -> bool:
+        """A watch has shown the workload; returns whether that changes where its restart stands."""
+        known, stamp = self._all.get(workload), _stamp(seen)
+        if known is not None and workload in self._before:
+            if stamp and _time(stamp) >= known.started - _ROUNDING:
+                self._put(workload, replace(known, stamp=stamp, revision=_number(seen), progress=seen.facts.progress))
+            return False
+        if known is not None and known.stamp != stamp and _number(seen) < known.revision:
+            return False  # older than the restart
+        if not stamp:
+            self.forget(workload)
+            return known is not None
+        if known is None or known.stamp != stamp:
+            told = seen.facts.template_annotations.get(RESTARTED_FOR, "")
+            made = Rollout(
+                stamp=stamp,
+                started=_time(stamp),
+                told=told,
+                sources=_sources(told, workload.namespace),
+                progress=seen.facts.progress,
+                deadline_seconds=deadline_seconds,
+                revision=_number(seen),
+            )
+            available = made.progress.phase is Phase.AVAILABLE
+            self._put(workload, replace(made, reported=Phase.AVAILABLE) if available else made)
+            return not available
+        if known.progress.phase is Phase.AVAILABLE or known.progress == seen.facts.progress:
+            return False
+        self._put(workload, replace(known, progress=seen.facts.progress))
+        return known.progress.phase is not seen.facts.progress.phase
+
+    def troubled(self, workload: WorkloadId, trouble: str) -> None:
+        """Its pods say why it will not become available; empty: they no longer do."""
+        known = self._all.get(workload)
+        if known is not None:
+            self._put(workload, replace(known, trouble=trouble))
+
+    def outcome(self, workload: WorkloadId, now: float) -> Rollout | None:
+        """A restart that has ended, once per outcome; one that failed may become available yet."""
+        known = self._all.get(workload)
+        phase = Phase.PROGRESSING if known is None else known.phase(now)
+        if known is None or phase in (Phase.PROGRESSING, known.reported):
+            return None
+        ended = replace(known, ended=now, reported=phase)
+        self._put(workload, ended)
+        return ended
+
+    def forget(self, workload: WorkloadId) -> None:
+        """Nothing is known of it any more."""
+        self._close(workload)
+        self._all.pop(workload, None)
+
+    # -- the machinery -------------------------------------------------------------------------------------------------
+
+    def _put(self, workload: WorkloadId, rollout: Rollout) -> None:
+        self._close(workload)
+        self._all[workload] = rollout
+        if rollout.progress.phase is not Phase.AVAILABLE:
+            self._open[workload] = rollout
+            for source in rollout.sources:
+                self._by_source.setdefault(source, set()).add(workload)
+
+    def _close(self, workload: WorkloadId) -> None:
+        for source in getattr(self._open.pop(workload, None), "sources", ()):
+            users = self._by_source[source]
+            users.discard(workload)
+            if not users:
+                del self._by_source[source]
+
+
+def _stamp(seen: Workload) -> str:
+    return seen.facts.template_annotations.get(RESTARTED_AT, "") or seen.facts.restart_at
+
+
+def _sources(told: str, namespace: str) -> frozenset[SourceRef]:
+    found = set()
+    for word in told.split():
+        try:
+            found.add(SourceRef.parse(word.partition("#")[0], namespace))
+        except FormatError:
+            continue  # "and 3 more"
+    return frozenset(found)
+
+
+def _time(stamp: str) -> float:
+    try:
+        return parse_time(stamp).timestamp()
+    except FormatError:
+        return 0.0
+
+
+def _number(seen: Workload) -> int:
+    revision = seen.metadata.resource_version
+    return int(revision) if revision.isdecimal() else 0

@@ -1,0 +1,228 @@
+"""A survey: the objects of one moment, from files or from a cluster, looked at as the operator looks at its caches.
+
+Commands decide nothing themselves. They gather objects here and ask the operator's own look and plan, so what `plan`,
+`why`, `graph` and `audit` say is what the operator does. Values of sources are hashed when they come in and dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.errors import FormatError
+from steersman.kube.codec import codec_for
+from steersman.kube.errors import BadResponse
+from steersman.kube.resources import Kind, ObjectRef
+from steersman.operators.reload.controller import NO_HELM_RELEASES, WorkloadKeeper
+from steersman.operators.reload.dialects import dialects_for
+from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
+from steersman.operators.reload.fleet import Fleet
+from steersman.operators.reload.kinds import JOB, KindRule, kind_rules
+from steersman.operators.reload.look import NamespaceSettings
+from steersman.operators.reload.plan import Moment
+from steersman.operators.reload.policybook import PolicyBook
+from steersman.operators.reload.sourcetimes import changes_of
+from steersman.operators.reload.totals import total_sources, with_totals
+from steersman.operators.reload.types import NATIVE_ANNOTATIONS, SourceKind, SourceRef
+from steersman.operators.reload.workloads import Workload, workload_class, workload_transform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from steersman.kube.client import Client
+    from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.ledger import Observed
+    from steersman.operators.reload.look import Look
+    from steersman.operators.reload.types import Options
+
+__all__ = ["Survey", "read_cluster"]
+
+Manifest = dict[str, Any]
+
+_SOURCES: dict[str, type[Source]] = {"ConfigMap": ConfigMapSource, "Secret": SecretSource}
+
+
+class Survey:
+    """Objects by kind and name; one of a name that is added again takes the place of the first."""
+
+    def __init__(self, options: Options, *, served: Iterable[Kind] | None = None) -> None:
+        self.options = options
+        self.dialects = dialects_for(options)
+        self.rules = {(rule.kind.group, rule.kind.kind): rule for rule in kind_rules(options.kinds, served)}
+        self._kept = NATIVE_ANNOTATIONS.union(*(dialect.annotations for dialect in self.dialects))
+        self._hashes = tuple(one for dialect in self.dialects for one in dialect.hashes)
+        self._objects: dict[tuple[str, str], dict[ObjectRef, Any]] = {}
+        self._values: dict[SourceRef, Manifest] = {}  # only those that a dialect hashes all together
+        self._keepers: dict[KindRule, WorkloadKeeper] = {}
+        self.changed: dict[SourceRef, dict[str, float]] = {}  # when each key was last written
+        self.fleet = Fleet()
+        self.policies = PolicyBook(served if options.policies else None)
+
+    # -- gathering ---------------------------------------------------------------------------------------------------
+
+    def add(self, manifest: Manifest, namespace: str = "default") -> Any | None:
+        """Take an object in, as the operator would keep it; None when its kind means nothing here.
+
+        Raises FormatError when the object is not what its kind asks for.
+        """
+        kind = (_group(manifest.get("apiVersion")), str(manifest.get("kind") or ""))
+        cluster_wide = kind[1] in ("Namespace", "ClusterReloadPolicy")
+        meta = dict(manifest.get("metadata") or {})
+        meta["namespace"] = "" if cluster_wide else meta.get("namespace") or namespace
+        try:
+            obj = self._read(kind, {**manifest, "metadata": meta})
+        except (BadResponse, msgspec.ValidationError) as error:
+            raise FormatError(f"{kind[1]} {meta.get('name', '')}: {_told(error)}") from None
+        if obj is not None:
+            self._objects.setdefault(kind, {})[ObjectRef(str(meta.get("name", "")), meta["namespace"])] = obj
+        return obj
+
+    def _read(self, kind: tuple[str, str], manifest: Manifest) -> Any | None:
+        if kind[0] == "" and kind[1] in _SOURCES:
+            source = codec_for(_SOURCES[kind[1]]).object(msgspec.json.encode(manifest))
+            self.changed[source.source] = changes_of(manifest)
+            if any(dialect.total is not None for dialect in self.dialects):
+                self._values[source.source] = manifest
+            return source_transform(self._kept, self._hashes, self.options.features.compare)(source)
+        if kind in self.rules:
+            rule = self.rules[kind]
+            workload = codec_for(workload_class(rule.kind)).object(msgspec.json.encode(manifest))
+            return workload_transform(rule, self._kept)(workload)
+        if kind == ("", "Namespace"):
+            return codec_for(NamespaceSettings).object(msgspec.json.encode(manifest))
+        return manifest if kind[0] == "steersman.dev" else None
+
+    def copy(self) -> Survey:
+        """Another survey with the same objects, to add to without changing this one."""
+        other = Survey(self.options)
+        other.rules = self.rules
+        other.policies = self.policies
+        other._objects = {kind: dict(objects) for kind, objects in self._objects.items()}
+        other._values = dict(self._values)
+        other.changed = dict(self.changed)
+        return other
+
+    def laid_over(self, manifest: Manifest, namespace: str) -> Manifest:
+        """The manifest as it would be once applied: with identity and annotations of the object that is here now."""
+        meta = manifest.get("metadata") or {}
+        kind = (_group(manifest.get("apiVersion")), str(manifest.get("kind") or ""))
+        held = self._objects.get(kind, {}).get(ObjectRef(str(meta.get("name", "")), meta.get("namespace") or namespace))
+        if not isinstance(held, Workload):
+            return manifest
+        annotations = {**held.annotations, **(meta.get("annotations") or {})}
+        live = held.metadata
+        identity = {"uid": live.uid, "resourceVersion": live.resource_version, "generation": live.generation}
+        return {**manifest, "metadata": {**meta, **identity, "annotations": annotations}}
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, target: Any) -> _Shelf:
+        """What the cache holds of a kind."""
+        kind: Kind = target.KIND
+        return _Shelf(target, self._objects.get((kind.group, kind.kind), {}))
+
+    def source(self, ref: SourceRef) -> Source | None:
+        """The source of that name."""
+        target = ConfigMapSource if ref.kind is SourceKind.CONFIGMAP else SecretSource
+        found: Source | None = self[target].get(ObjectRef(ref.name, ref.namespace))
+        return found
+
+    def workloads(self) -> Iterator[tuple[KindRule, Workload]]:
+        """All workloads, by namespace, kind and name."""
+        found = [(rule, one) for kind, rule in self.rules.items() for one in self._objects.get(kind, {}).values()]
+        yield from sorted(found, key=lambda row: (row[1].namespace, row[0].kind.kind, row[1].name))
+
+    def workload(self, kind: str, name: str, namespace: str) -> tuple[KindRule, Workload] | None:
+        """The workload of that kind and name."""
+        for (group, known), rule in self.rules.items():
+            found = self._objects.get((group, known), {}).get(ObjectRef(name, namespace)) if known == kind else None
+            if found is not None:
+                return rule, found
+        return None
+
+    def rule_for(self, kind: str) -> KindRule | None:
+        """The rule of a kind as people write it: `deploy`, `deployment`, `deployments`, `Deployment`."""
+        word = _SHORT.get(kind.lower(), kind.lower())
+        for rule in (*self.rules.values(), JOB):
+            if word in (rule.kind.kind.lower(), rule.kind.plural, f"{rule.kind.plural}.{rule.kind.group}"):
+                return rule
+        return None
+
+    def look(self, rule: KindRule, workload: Workload, now: float, *, observed: Observed | None = None) -> Look:
+        """The operator's own look; `observed` is what it would remember."""
+        keeper = self.keeper(rule)
+        if observed is not None:
+            keeper.ledger.keep(workload.ref, observed)
+        values = {ref: self._values[ref] for ref in total_sources(workload, self.dialects) if ref in self._values}
+        workload = with_totals(workload, self.dialects, values)
+        return keeper.look(workload, self, Moment(wall=now, tick=now))
+
+    def acquaint(self, rule: KindRule, look: Look, now: float) -> None:
+        """Let the other workloads know what a look found, so that waves, limits and approvals can be told."""
+        self.keeper(rule).follower.looked(look, Moment(wall=now, tick=now), acts=False)
+
+    def keeper(self, rule: KindRule) -> WorkloadKeeper:
+        """Who keeps the workloads of a kind."""
+        if rule not in self._keepers:
+            self._keepers[rule] = WorkloadKeeper(
+                rule, self.options, self.dialects, fleet=self.fleet, policies=self.policies
+            )
+        return self._keepers[rule]
+
+
+_SHORT = {"deploy": "deployment", "sts": "statefulset", "ds": "daemonset", "cj": "cronjob", "dc": "deploymentconfig"}
+
+
+class _Shelf:
+    """The objects of one kind."""
+
+    def __init__(self, target: Any, objects: dict[ObjectRef, Any]) -> None:
+        self._target = target
+        self._objects = objects
+
+    def get(self, ref: ObjectRef) -> Any | None:
+        """The object of that name."""
+        return self._typed(self._objects.get(ref))
+
+    def list(self, *, namespace: str | None = None) -> list[Any]:
+        """All of them, or those of a namespace, in the order of their names."""
+        names = sorted(ref for ref in self._objects if namespace is None or ref.namespace == namespace)
+        return [self.get(ref) for ref in names]
+
+    def _typed(self, found: Any) -> Any:
+        if isinstance(found, dict):
+            return codec_for(self._target).object(msgspec.json.encode(found))
+        return found
+
+
+def _told(error: Exception) -> str:
+    text, _, path = str(error).partition(" - at `$")
+    return f"{path.rstrip('`').lstrip('.')}: {text}" if path else text
+
+
+def _group(api_version: Any) -> str:
+    group, slash, _ = str(api_version or "").partition("/")
+    return group if slash else ""
+
+
+async def read_cluster(survey: Survey, client: Client, *, namespaces: Sequence[str] | None = None) -> None:
+    """Take in what a cluster holds: workloads, sources, namespaces and policies.
+
+    Each page is hashed before the next is read, so a large cluster needs little memory.
+    """
+    targets: list[tuple[Any, str | None]] = [(rule.kind, None) for rule in survey.rules.values()]
+    targets += [(ConfigMapSource.KIND, None), *((kind.KIND, None) for kind in survey.policies.kinds)]
+    if survey.options.watch_secrets:
+        targets.append((SecretSource.KIND, NO_HELM_RELEASES))
+    for kind, fields in targets:
+        for namespace in (namespaces or (None,)) if kind.namespaced else (None,):
+            async for page in client.pages(kind, namespace=namespace, field_selector=fields):
+                for item in page.items:
+                    survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+    if namespaces is None:
+        for item in (await client.list(NamespaceSettings.KIND)).items:
+            survey.add({"apiVersion": "v1", "kind": "Namespace", **item})
+    else:
+        for name in namespaces:
+            survey.add({"apiVersion": "v1", "kind": "Namespace", **await client.get(NamespaceSettings.KIND, name)})

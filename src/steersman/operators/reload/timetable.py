@@ -1,0 +1,110 @@
+"""When restarts are allowed by the calendar: a cron expression starts a window, which lasts for a time. Pure.
+
+    0 2 * * 1-5 for 2h in Europe/Berlin
+
+Times are those of the zone, so a window stays where people put it when the clocks change. A timetable that cannot be
+read never opens: whoever asked for a window did not ask for a restart at noon because of a typo.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from steersman.errors import FormatError
+from steersman.kube.durations import format_duration, parse_duration
+from steersman.kube.names import quoted
+
+__all__ = ["Opening", "Timetable", "make_opening", "parse_timetable"]
+
+_LONGEST: Final = timedelta(days=366)
+_MOST: Final = 50  # windows of one timetable: each is computed at every look
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """One window that comes again and again; made by `make_opening`, so it is always valid."""
+
+    cron: str
+    duration: timedelta
+    zone: str = "UTC"
+
+    def next(self, now: float) -> float:
+        """When it is next open, in seconds since the epoch: `now` when it is open now."""
+        at = datetime.fromtimestamp(now, UTC)
+        start = next(CronSim(self.cron, (at - self.duration).astimezone(_zone(self.zone))))
+        return max(now, start.timestamp())
+
+    def __str__(self) -> str:
+        return f"{self.cron} for {format_duration(self.duration)} in {self.zone}"
+
+
+class Timetable(msgspec.Struct, frozen=True, kw_only=True):
+    """Windows of which one must be open; none at all: it is always open."""
+
+    openings: tuple[Opening, ...] = ()
+    broken: str = ""  # why it cannot be read: it never opens
+
+    def opens(self, now: float) -> float | None:
+        """When it is next open: `now` when it is open now; None when it never is."""
+        if self.broken:
+            return None
+        return min((one.next(now) for one in self.openings), default=now)
+
+    def __str__(self) -> str:
+        return self.broken or "; ".join(map(str, self.openings)) or "always"
+
+
+def make_opening(cron: str, duration: str, zone: str = "") -> Opening:
+    """One window; FormatError says which of the three is wrong."""
+    zone = zone.strip() or "UTC"
+    length = parse_duration(duration)
+    if not timedelta(0) < length <= _LONGEST:
+        raise FormatError(f"{quoted(duration)} is no length of a window (try 2h)")
+    try:
+        tz = _zone(zone)
+    except (KeyError, ValueError, OSError):
+        raise FormatError(f"{quoted(zone)} is not a time zone (try Europe/Berlin or UTC)") from None
+    try:
+        next(CronSim(cron.strip(), datetime(2024, 1, 1, tzinfo=tz)))
+    except CronSimError as error:
+        raise FormatError(f"{quoted(cron)} is not a cron expression: {error} (try 0 2 * * *)") from None
+    except StopIteration:
+        raise FormatError(f"{quoted(cron)} never comes (try 0 2 * * *)") from None
+    return Opening(cron=cron.strip(), duration=length, zone=zone)
+
+
+def parse_timetable(text: str) -> Timetable:
+    """`CRON for DURATION [in ZONE]`, several separated by semicolons; what cannot be read never opens.
+
+    >>> str(parse_timetable("0 2 * * * for 2h in Europe/Berlin"))
+    '0 2 * * * for 2h in Europe/Berlin'
+    >>> parse_timetable("at night").broken
+    '"at night" is not a window (try 0 2 * * * for 2h in Europe/Berlin)'
+    """
+    parts = [part for part in text.split(";") if part.strip()]
+    if len(parts) > _MOST:
+        return Timetable(broken=f"{len(parts)} windows are too many (at most {_MOST})")
+    try:
+        return Timetable(openings=tuple(map(_opening, parts)))
+    except FormatError as error:
+        return Timetable(broken=str(error))
+
+
+def _opening(text: str) -> Opening:
+    words = text.split()
+    zone = ""
+    if words[-2:-1] == ["in"]:
+        *words, _, zone = words
+    if len(words) < 3 or words[-2] != "for":
+        raise FormatError(f"{quoted(text.strip()[:100])} is not a window (try 0 2 * * * for 2h in Europe/Berlin)")
+    return make_opening(" ".join(words[:-2]), words[-1], zone)
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)

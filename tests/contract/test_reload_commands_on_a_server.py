@@ -1,0 +1,150 @@
+"""The reload commands against a server, with the operator at work: through the real entry point of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.kube.types import ConfigMap, Deployment
+from steersman.operators.reload.controller import operator
+from steersman.operators.reload.types import ReloadConfig
+from steersman.testing import eventually, running
+
+STEERSMAN = Path(sys.executable).with_name("steersman")
+pytestmark = pytest.mark.timeout(300)
+
+
+def configmap(namespace, mode):
+    meta = {"name": "app", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mode": mode}}
+
+
+def deployment(namespace):
+    source = {"configMapKeyRef": {"name": "app", "key": "mode"}}
+    container = {"name": "main", "image": "web:1", "env": [{"name": "MODE", "valueFrom": source}]}
+    labels = {"app": "web"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": namespace, "annotations": {"steersman.dev/reload": "auto"}},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+@pytest.fixture
+def steersman(cluster, namespace, tmp_path):
+    """`await steersman("why", "deploy/web")` runs the program; returns its exit code and what it printed."""
+    path = tmp_path / "kubeconfig"
+    cluster.write_kubeconfig(path)
+
+    async def run(*arguments):
+        process = await asyncio.create_subprocess_exec(
+            STEERSMAN,
+            *(*arguments, "--kubeconfig", str(path), "-n", namespace),
+            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert not err, err
+        return process.returncode, out.decode()
+
+    return run
+
+
+@pytest.fixture
+async def at_work(cluster, client, namespace):
+    """The operator, the workload `web` and its source `app`; ends when everything is seeded."""
+    await client.create(configmap(namespace, "a"))
+    await client.create(deployment(namespace))
+    config = ReloadConfig(quiet_period="0s", max_delay="0s", namespaces=(namespace,), kinds=("Deployment",))
+    async with running(client, *operator(config, registry=CollectorRegistry())):
+        await eventually(lambda: marked(client, namespace, "steersman.dev/applied"), timeout=60)
+        yield
+
+
+async def marked(client, namespace, name):
+    return (await client.get(Deployment, "web", namespace=namespace)).annotations.get(name)
+
+
+async def stamp(client, namespace, name="restarted-at"):
+    found = await client.get(Deployment, "web", namespace=namespace)
+    return (found.spec.template.metadata.annotations or {}).get(f"steersman.dev/{name}")
+
+
+async def test_a_change_is_foretold_by_plan_and_explained_by_why(
+    cluster, client, namespace, steersman, at_work, tmp_path
+):
+    (tmp_path / "new.json").write_text(json.dumps(configmap(namespace, "b")))
+    code, shown = await steersman("plan", "--live", "-f", str(tmp_path / "new.json"), "-o", "json")
+    (change,) = json.loads(shown)["changes"]
+    assert (code, change["workload"]["name"], change["sources"][0]["keys"]) == (3, "web", ["mode"])
+
+    await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
+    await eventually(lambda: stamp(client, namespace), "it restarts", timeout=60)
+    code, shown = await steersman("plan", "--live", "-f", str(tmp_path / "new.json"), "-o", "json")
+    assert (code, json.loads(shown)["changes"]) == (0, [])
+
+    code, shown = await steersman("why", "deploy/web", "-o", "json")
+    told = json.loads(shown)
+    assert code == 0
+    assert [(one["source"], one["keys"], one["dialects"]) for one in told["edges"]] == [
+        ("configmap/app", ["mode"], ["native"])
+    ]
+    assert told["edges"][0]["digest"] == told["edges"][0]["applied"]
+    assert told["restarts"][0]["cause"] == "configmap/app#mode"
+    assert told["pending"] is None
+
+    code, shown = await steersman("reload", "history", "-o", "json")
+    assert [(one["workload"]["name"], one["cause"]) for one in json.loads(shown)] == [("web", "configmap/app#mode")]
+    code, shown = await steersman("graph", "-o", "json")
+    assert [edge["source"] for edge in json.loads(shown)["edges"]] == [f"configmap/{namespace}/app"]
+
+
+async def test_a_freeze_holds_a_change_until_it_is_thawed(cluster, client, namespace, steersman, at_work):
+    await steersman("reload", "freeze", "deployment/web", "--for", "2h")
+    await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
+
+    async def held():
+        told = json.loads((await steersman("why", "deployment/web", "-o", "json"))[1])
+        return told["pending"] and told["pending"]["gate"] == "freeze" and told["verdict"].startswith("a restart waits")
+
+    await eventually(held, "why names the freeze", timeout=60)
+    assert await stamp(client, namespace) is None
+    await steersman("reload", "thaw", "deployment/web")
+    await eventually(lambda: stamp(client, namespace), "it restarts", timeout=60)
+
+
+async def test_a_trigger_restarts_at_once_and_the_operator_does_not_restart_again(
+    cluster, client, namespace, steersman, at_work
+):
+    await steersman("reload", "freeze", "deployment/web")
+    await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
+    code, shown = await steersman("reload", "trigger", "deployment/web")
+    assert (code, shown) == (0, "deployment/web restarts for configmap/app#mode\n")
+    first = await stamp(client, namespace)
+    await steersman("reload", "thaw", "deployment/web")
+    await client.apply(configmap(namespace, "c"), field_manager="test", force=True)
+    await eventually(lambda: _changed(client, namespace, first), "the next change restarts it", timeout=60)
+    restarts = json.loads(await marked(client, namespace, "steersman.dev/applied"))["r"]
+    assert len(restarts) == 2
+
+
+async def _changed(client, namespace, stamped):
+    return await stamp(client, namespace) != stamped
+
+
+async def test_an_approval_names_what_the_source_says_now(cluster, client, namespace, steersman):
+    await client.create(configmap(namespace, "a"))
+    code, shown = await steersman("reload", "approve", "configmap/app")
+    found = await client.get(ConfigMap, "app", namespace=namespace)
+    assert code == 0
+    assert found.annotations["steersman.dev/approve"] in shown

@@ -1,0 +1,179 @@
+"""The real program in the place of each original, on the real control plane: nothing restarts, then once, then back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from steersman.kube.types import Deployment, Lease, ReplicaSet
+from steersman.testing import eventually
+from steersman.testing.originals import ORIGINALS, TIMES, put_source, put_workload
+
+pytestmark = pytest.mark.timeout(600)
+
+STEERSMAN = Path(sys.executable).with_name("steersman")
+LONG = 120.0
+METRIC = {
+    "shipshape": 'configmap_reload_restarts_total{env="test"} 1.0',
+    "xing": "deployment_restart_controller_deployment_restarts_total 1.0",
+    "reloader": 'reloader_reload_executed_total{success="true"} 1.0',
+    "wave": 'controller_runtime_reconcile_total{controller="reload-deployments"',
+}
+
+
+def told(profile, namespace):
+    """Flags and variables with which the original would be run."""
+    if profile == "shipshape":
+        return (), {"WATCH_NAMESPACE": namespace, "APP_SELECTOR": "app=web", "HOSTNAME": "pod-a"}
+    if profile == "xing":
+        return ("-r", "1", "-v", "1"), {}
+    if profile == "reloader":
+        ha = ("--enable-ha=true", "--log-format=json")
+        return ha, {"KUBERNETES_NAMESPACE": namespace, "POD_NAMESPACE": namespace, "POD_NAME": "pod-a"}
+    lease = ("--leader-election=true", f"--leader-election-id=wave-{namespace}")
+    return (*lease, f"--leader-election-namespace={namespace}", f"--namespaces={namespace}"), {}
+
+
+@pytest.fixture
+async def start(full, tmp_path):
+    """`await start(profile, namespace)` starts the program; it is killed at the end if it still runs."""
+    full.write_kubeconfig(tmp_path / "kubeconfig")
+    processes = []
+
+    async def start(profile, namespace, *options):
+        argv, environ = told(profile, namespace)
+        base = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        log = (tmp_path / "log").open("ab")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                STEERSMAN,
+                *("reload", "--profile", profile, "--listen", "127.0.0.1:0", *options, *argv),
+                env={**base, **environ},
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=log,
+            )
+        finally:
+            log.close()
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    print((tmp_path / "log").read_text()[-3000:])  # noqa: T201  # shown when the test fails
+
+
+async def listening(tmp_path):
+    """Where the program says it listens."""
+
+    def found():
+        text = re.sub(r"\x1b\[[0-9;]*m", "", (tmp_path / "log").read_text())
+        ports = re.findall(r'port"?[=:] ?(\d+)', text)
+        return ports[-1] if ports else None
+
+    return f"http://127.0.0.1:{await eventually(found, 'it listens', timeout=LONG)}"
+
+
+@pytest.mark.parametrize("program", ORIGINALS, ids=lambda one: one.dialect)
+async def test_a_profile_adopts_restarts_once_and_ends_as_asked(full, client, namespace, start, tmp_path, program):
+    original = program(namespace)
+    await put_source(client, namespace, "a")
+    await put_workload(client, original, "a")
+
+    async def web():
+        return await client.get(Deployment, "web", namespace=namespace)
+
+    before = (await web()).spec.template
+    process = await start(program.dialect, namespace)
+
+    async def adopted():
+        return "steersman.dev/applied" in (await web()).annotations
+
+    await eventually(adopted, "it is taken over", timeout=LONG)
+    assert (await web()).spec.template == before  # nobody touched it
+    await put_source(client, namespace, "b")
+
+    async def restarted():
+        return (await web()).spec.template != before
+
+    await eventually(restarted, "it is restarted", timeout=LONG)
+    base = await listening(tmp_path)
+    async with aiohttp.ClientSession() as session:
+
+        async def counted():
+            async with session.get(f"{base}/metrics") as response:
+                return METRIC[program.dialect] in await response.text()
+
+        await eventually(counted, "its metric counts it", timeout=LONG)
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+    after = await web()
+    marks = after.spec.template.metadata.annotations or {}
+    expected = {name: value for name, value in original.template("b").items() if name not in TIMES}
+    assert marks.items() >= expected.items()  # the original, put back, finds everything applied
+    assert after.annotations.items() >= original.metadata("b").items()
+    main = after.spec.template.spec.containers[1]
+    assert [(one.name, one.value) for one in main.env or ()][1:] == [
+        (one["name"], one["value"]) for one in original.variables("b")
+    ]
+
+    async def rolled():
+        sets = await client.list(ReplicaSet, namespace=namespace, label_selector="app=web")
+        return len(sets.items) == 2
+
+    await eventually(rolled, "there was one rollout", timeout=LONG)
+    held = {"shipshape": "helloworld-controller-leader", "reloader": "stakater-reloader-lock"}
+    if program.dialect in held:
+        lease = await client.get(Lease, held[program.dialect], namespace=namespace)
+        assert not lease.spec.holder_identity
+
+
+async def test_the_role_of_shipshape_is_enough(full, client, namespace, start, tmp_path):
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list", "patch"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+    ]
+    limited = await full.user(f"shipshape-{namespace}", rules, namespace=namespace)
+    original = ORIGINALS[0](namespace)
+    await put_source(client, namespace, "a")
+    await put_workload(client, original, "a")
+    process = await start("shipshape", namespace, "--kubeconfig", str(limited))
+
+    async def applied():
+        return "steersman.dev/applied" in (await client.get(Deployment, "web", namespace=namespace)).annotations
+
+    await eventually(applied, "it is taken over", timeout=LONG)
+    await put_source(client, namespace, "b")
+
+    async def restarted():
+        marks = (await client.get(Deployment, "web", namespace=namespace)).spec.template.metadata.annotations or {}
+        return (
+            marks.items()
+            >= {"shipshape.io/config-hash-app": original.template("b")["shipshape.io/config-hash-app"]}.items()
+        )
+
+    await eventually(restarted, "it is restarted", timeout=LONG)
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+
+
+async def test_what_is_wrong_is_one_line_and_ends_with_1(full, namespace, tmp_path):
+    process = await asyncio.create_subprocess_exec(
+        STEERSMAN,
+        *("reload", "--profile", "reloader", "--webhook-url=http://hooks.example.org"),
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, error = await process.communicate()
+    assert process.returncode == 1
+    assert error.decode().startswith("error: --webhook-url: ")
+    assert error.decode().count("\n") == 1

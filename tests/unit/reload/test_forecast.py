@@ -1,0 +1,160 @@
+"""What would restart: from manifests alone, and against a cluster as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.operators.reload.drawing import dot, graph_of, mermaid, svg
+from steersman.operators.reload.forecast import forecast
+from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
+from steersman.operators.reload.survey import Survey
+from steersman.operators.reload.types import GuardConfig, ReloadConfig
+from steersman.testing.reloading import START, World, configmap, env, env_from, secret, workload
+
+
+def survey(*manifests, config=None):
+    served = [ReloadPolicy.KIND, ClusterReloadPolicy.KIND]
+    made = Survey((config or ReloadConfig()).options(), served=served)
+    return made, [made.add(one) for one in manifests]
+
+
+def names(planned):
+    return [one.workload.name for one in planned]
+
+
+def test_from_manifests_alone_every_source_among_them_counts_as_changed():
+    after, applied = survey(
+        configmap("app", mode="a", level="b"),
+        workload("web", uses=[env("app", "mode")]),
+        workload("job", uses=[env_from("elsewhere")]),
+    )
+    made = forecast(after, START, applied=applied)
+    (change,) = made.changes
+    assert (change.workload.kind, change.workload.namespace, change.workload.name) == ("Deployment", "shop", "web")
+    assert [(one.kind, one.name, one.keys) for one in change.sources] == [("ConfigMap", "app", ("mode",))]
+    assert (change.action, change.wave, change.due) == ("restart", 0, "2023-11-14T22:13:25Z")
+    assert "steersman.dev/reload: auto" in change.reason
+    (kept,) = made.unaffected
+    assert kept.reason == "it uses none of the changed sources (uses configmap/elsewhere)"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reason"),
+    [
+        ({}, "configmap/app: not enrolled"),
+        ({"steersman.dev/reload": "off"}, "configmap/app: steersman.dev/reload: off on the workload"),
+        (
+            {"steersman.dev/reload": "auto", "steersman.dev/reload-ignore": "configmap/app"},
+            "configmap/app: steersman.dev/reload-ignore: configmap/app",
+        ),
+        ({"steersman.dev/reload": "secret/db"}, "configmap/app: not named by steersman.dev/reload"),
+    ],
+)
+def test_what_does_not_restart_is_told_with_the_rule_that_says_so(annotations, reason):
+    after, applied = survey(
+        configmap("app", mode="a"), workload("web", uses=[env_from("app")], annotations=annotations)
+    )
+    made = forecast(after, START, applied=applied)
+    assert (made.changes, made.unaffected[0].reason) == ((), reason)
+
+
+def test_a_frozen_workload_waits_until_the_freeze_ends():
+    marks = {"steersman.dev/reload": "auto", "steersman.dev/freeze": "until=2030-01-01T00:00:00Z"}
+    after, applied = survey(configmap("app", mode="a"), workload("web", uses=[env_from("app")], annotations=marks))
+    (change,) = forecast(after, START, applied=applied).changes
+    assert (change.action, change.due) == ("wait", "2030-01-01T00:00:00Z")
+    assert "steersman.dev/freeze on the workload" in change.reason
+
+
+def test_changes_come_in_the_order_of_their_waves():
+    marks = {"steersman.dev/reload": "auto"}
+    after, applied = survey(
+        configmap("app", mode="a"),
+        workload("late", uses=[env_from("app")], annotations={**marks, "steersman.dev/wave": "2"}),
+        workload("soon", uses=[env_from("app")], annotations={**marks, "steersman.dev/wave": "-1"}),
+        workload("web", uses=[env_from("app")], annotations=marks),
+    )
+    made = forecast(after, START, applied=applied)
+    assert names(made.changes) == ["soon", "web", "late"]
+    assert [one.due is None for one in made.changes] == [False, True, True]
+    assert "wave -1" in made.changes[1].reason
+
+
+def test_against_a_cluster_only_what_differs_is_a_change():
+    running = [configmap("app", mode="a", level="x"), workload("web", uses=[env("app", "mode")])]
+    running.append(workload("api", uses=[env("app", "level")]))
+    before, _ = survey(*running)
+    after = before.copy()
+    made = forecast(after, START, before=before, applied=[after.add(configmap("app", mode="b", level="x"))])
+    assert names(made.changes) == ["web"]
+    assert made.changes[0].sources[0].keys == ("mode",)
+    assert [one.reason for one in made.unaffected] == ["the keys it uses have not changed"]
+
+
+def test_against_a_cluster_the_applied_state_of_a_workload_is_what_its_pods_run():
+    world = World()
+    world.put(configmap("app", mode="a"))
+    world.put(workload("web", uses=[env("app", "mode")]))
+    world.run()
+    world.put(configmap("app", mode="b"))  # changed, and not applied yet
+    before, _ = survey(*world.objects.values())
+    after = before.copy()
+    applied = [after.add(before.laid_over(workload("web", uses=[env("app", "mode")]), "shop"))]
+    assert names(forecast(after, START, before=before, applied=applied).changes) == ["web"]
+
+
+def test_a_secret_is_named_and_its_value_never_shown():
+    after, applied = survey(secret("db", password="hunter2"), workload("web", uses=[env_from("db", kind="secret")]))
+    made = forecast(after, START, applied=applied)
+    assert made.changes[0].sources[0].kind == "Secret"
+    assert "hunter2" not in repr(made) + repr(after.__dict__)
+
+
+def test_a_graph_is_the_same_edges_in_every_form():
+    after, _ = survey(
+        configmap("app", mode="a"),
+        secret("db", x="y"),
+        workload("web", uses=[env("app", "mode"), env_from("db", kind="secret")]),
+    )
+    graph = graph_of(after.look(rule, one, START) for rule, one in after.workloads())
+    assert [(edge.source, edge.workload, edge.keys) for edge in graph.edges] == [
+        ("configmap/shop/app", "deployment/shop/web", ("mode",)),
+        ("secret/shop/db", "deployment/shop/web", None),
+    ]
+    assert '"configmap/shop/app" -> "deployment/shop/web" [label="mode"];' in dot(graph)
+    assert 'n0 -->|"mode"| n1' in mermaid(graph)
+    assert svg(graph).count("<path") == 2
+
+
+def test_names_cannot_break_out_of_a_drawing():
+    after, _ = survey(workload('we"<b>b', uses=[env_from("a&b")]))
+    graph = graph_of(after.look(rule, one, START) for rule, one in after.workloads())
+    assert "<b>" not in svg(graph)
+    assert 'we\\"<b>b' in dot(graph)
+    assert "#quot;" in mermaid(graph)
+
+
+def test_policies_among_the_manifests_count():
+    policy = {
+        "apiVersion": "steersman.dev/v1alpha1",
+        "kind": "ReloadPolicy",
+        "metadata": {"name": "calm", "namespace": "shop"},
+        "spec": {"freeze": "true", "wave": 3},
+    }
+    after, applied = survey(configmap("app", mode="a"), workload("web", uses=[env_from("app")]), policy)
+    (change,) = forecast(after, START, applied=applied).changes
+    assert (change.action, change.wave) == ("wait", 3)
+    assert "reloadpolicy/calm" in change.reason
+
+
+def test_a_change_that_needs_an_approval_says_so():
+    config = ReloadConfig(guard=GuardConfig(workloads=1))
+    after, applied = survey(
+        configmap("app", mode="a"),
+        workload("web", uses=[env_from("app")]),
+        workload("api", uses=[env_from("app")]),
+        config=config,
+    )
+    made = forecast(after, START, applied=applied)
+    assert {one.action for one in made.changes} == {"wait"}
+    assert "steersman.dev/approve" in made.changes[0].reason

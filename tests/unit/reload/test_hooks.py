@@ -1,0 +1,107 @@
+"""A function of the user has the last word and can break nothing: not by raising, hanging or nonsense."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from steersman.errors import ConfigError
+from steersman.operators.reload.forecast import WorkloadName
+from steersman.operators.reload.hooks import HookChange, HookSource, Judge, allow, change_of, hold, load_hook
+from steersman.testing.reloading import World, configmap, env, workload
+
+CHANGE = HookChange(
+    workload=WorkloadName("Deployment", "shop", "web"),
+    sources=(HookSource("configmap", "shop", "app", ("mode",)), HookSource("secret", "lab", "db")),
+    at=1.0,
+)
+
+
+def test_sources_are_named_as_people_of_the_namespace_name_them():
+    assert CHANGE.names == ("configmap/app", "secret/lab/db")
+
+
+@pytest.mark.parametrize(
+    ("answer", "allowed", "reason"),
+    [
+        (allow(), True, ""),
+        (None, True, ""),
+        (True, True, ""),
+        (False, False, "it said no"),
+        (hold("not today", 60), False, "not today"),
+    ],
+)
+async def test_what_it_says_counts(answer, allowed, reason):
+    decision = await Judge(lambda _: answer).decide(CHANGE)
+    assert (decision.allowed, decision.reason) == (allowed, reason)
+
+
+def raises(_change):
+    raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize(("function", "why"), [(raises, "RuntimeError: boom"), (lambda _: "yes", "str is no decision")])
+async def test_a_failure_means_what_the_configuration_says(function, why):
+    assert (await Judge(function, on_error="allow").decide(CHANGE)).allowed
+    held = await Judge(function, on_error="hold").decide(CHANGE)
+    assert (held.allowed, held.reason) == (False, f"the hook failed: {why}")
+
+
+async def test_a_hang_means_the_same_and_no_second_call_is_made_until_it_is_over():
+    release, calls = threading.Event(), []
+
+    def slow(change):
+        calls.append(change)
+        release.wait(60)
+
+    judge = Judge(slow, timeout=0.01, on_error="hold")
+    try:
+        assert "no answer within" in (await judge.decide(CHANGE)).reason
+        assert "an earlier call has not come back" in (await judge.decide(CHANGE)).reason
+        assert len(calls) == 1
+    finally:
+        release.set()
+    await judge._busy
+    assert (judge.failures, len(calls)) == (2, 1)
+
+
+async def test_a_plan_is_held_back_until_the_time_the_function_names():
+    world = World()
+    world.put(configmap("app", mode="a"))
+    world.put(workload("web", uses=[env("app", "mode")], labels={"tier": "front"}))
+    world.run()
+    world.put(configmap("app", mode="b"))
+    world.run()
+    world.now += 60
+    look = world.look("Deployment", "web")
+    change = change_of(look, world.now)
+    assert (change.action, change.names, change.sources[0].keys) == ("restart", ("configmap/app",), ("mode",))
+    assert change.labels == {"tier": "front"}
+    held = (await Judge(lambda _: hold("moving house", 30)).judged(look, world.now)).plan
+    assert (held.action, held.gate, held.reason, held.due) == ("wait", "hook", "hook: moving house", world.now + 30)
+    assert held.state is None
+    assert await Judge(lambda _: allow()).judged(look, world.now) is look
+
+
+async def test_what_is_no_restart_is_not_asked_about():
+    world = World()
+    world.put(configmap("app", mode="a"))
+    world.put(workload("web", uses=[env("app", "mode")]))
+    look = world.look("Deployment", "web")
+    assert await Judge(raises, on_error="hold").judged(look, world.now) is look
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("night", 'there is no hook "night" in the group steersman.reload.hooks'),
+        ("no.such.module:decide", "cannot be loaded"),
+        ("json:nothing", "cannot be loaded"),
+        ("string:digits", "is not a function"),
+    ],
+)
+def test_a_hook_that_cannot_be_had_is_told_at_the_start(name, said):
+    with pytest.raises(ConfigError) as caught:
+        load_hook(name)
+    assert said in str(caught.value)

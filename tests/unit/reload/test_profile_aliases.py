@@ -1,0 +1,233 @@
+"""The metrics, log lines and paths of the originals, as their alerts, dashboards and probes expect them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry, generate_latest
+
+from steersman.kube.errors import ServerError
+from steersman.kube.selectors import Selector
+from steersman.operators.reload.dialects.shipshape import Shipshape
+from steersman.operators.reload.dialects.xing import Xing
+from steersman.operators.reload.oversight import AT_ONCE, Oversight
+from steersman.operators.reload.profiles import read_profile
+from steersman.operators.reload.profiles.aliases import Standing, aliases_for
+from steersman.operators.reload.profiles.endpoints import routes_for
+from steersman.operators.reload.profiles.logs import redacted, shipshape_line
+from steersman.operators.reload.types import Budget, Options, Scope
+from steersman.testing.reloading import World, configmap, env_from, workload
+
+SHIPSHAPE = [
+    "configmap_reload_restarts_total",
+    "configmap_reload_errors_total",
+    "configmap_reload_debounced_total",
+    "configmap_reload_watch_errors_total",
+    "configmap_reload_watch_reconnects_total",
+    "configmap_reload_leader_transitions_total",
+    "configmap_reload_leader_state",
+    "configmap_reload_leader_acquire_latency_seconds_bucket",
+    "configmap_reload_pending_restarts",
+    "configmap_reload_retry_total",
+    "configmap_reload_dropped_restarts_total",
+    "configmap_reload_info",
+]
+XING = [
+    f"deployment_restart_controller_{name}_total"
+    for name in (
+        "resource_versions",
+        "configs",
+        "deployments",
+        "deployment_annotation_updates",
+        "deployment_restarts",
+        "changes_processed",
+        "changes_waiting",
+    )
+]
+RELOADER = [
+    "reloader_reload_executed_total",
+    "reloader_reconcile_total",
+    "reloader_action_total",
+    "reloader_skipped_total",
+    "reloader_workqueue_depth",
+    "reloader_workqueue_adds_total",
+    "reloader_errors_total",
+    "reloader_retries_total",
+    "reloader_events_received_total",
+    "reloader_workloads_scanned_total",
+    "reloader_workloads_matched_total",
+    "reloader_reload_executed_total_by_namespace",
+]
+LABELS = {"app": "web", "env": "test"}
+
+
+class Shown:
+    """What a profile shows after some looks."""
+
+    def __init__(self, name, dialect, options, annotations=None):
+        self.registry = CollectorRegistry()
+        self.oversight = Oversight()
+        profile = read_profile(name, (), {"METRICS_COUNT_BY_NAMESPACE": "enabled"})
+        standing = Standing(leading=lambda: True, watches=lambda: (3, 1, 7), sources=lambda: 5, queue=lambda: (1, 2, 3))
+        self.aliases = aliases_for(profile, self.oversight, standing, self.registry)
+        self.oversight.listeners.append(self.aliases)
+        self.world = World(options, dialects=[dialect])
+        source = configmap("app", mode="a")
+        source["metadata"]["labels"] = LABELS
+        self.source = source
+        self.world.put(source)
+        self.world.put(workload("web", uses=[env_from("app")], labels=LABELS, annotations=annotations))
+        self.oversight.ledgers["reload-deployments"] = self.world.keepers["Deployment"].ledger
+
+    def step(self):
+        look = self.world.step("Deployment", "web")
+        self.oversight.looked(look, written=look.plan.state is not None)
+        return look
+
+    def change(self, mode):
+        self.world.put({**self.source, "data": {"mode": mode}})
+
+    def value(self, name, **labels):
+        return self.registry.get_sample_value(name, labels)
+
+    def names(self):
+        return {line.split(" ")[0].split("{")[0] for line in generate_latest(self.registry).decode().splitlines()}
+
+
+def options(**more):
+    return Options(budget=Budget(restarts=0), **more)
+
+
+def shipshape(window=AT_ONCE):
+    scope = Scope(namespace="shop", selector=Selector.parse("app=web"))
+    return Shown("shipshape", Shipshape([scope]), options(window=window, scopes=(scope,)), annotations={"x": "y"})
+
+
+def xing():
+    return Shown("xing", Xing(), options(window=AT_ONCE), annotations={"com.xing.deployment-restart": "enabled"})
+
+
+def test_every_metric_of_shipshape_is_there_from_the_first_look_on():
+    shown = shipshape()
+    look = shown.step()
+    shown.oversight.failed(look, ServerError("boom"))
+    shown.change("b")
+    shown.step()
+    shown.world.keepers["Deployment"].options = options(scopes=shown.world.options.scopes)
+    shown.change("c")
+    shown.step()
+    shown.step()  # waits as before, and is counted once
+    assert set(SHIPSHAPE) <= shown.names()
+    assert shown.value("configmap_reload_restarts_total", env="test") == 1
+    assert shown.value("configmap_reload_errors_total", env="test") == 1
+    assert shown.value("configmap_reload_retry_total", env="test") == 1
+    assert shown.value("configmap_reload_debounced_total", env="test") == 1
+    assert shown.value("configmap_reload_pending_restarts") == 1
+    assert shown.value("configmap_reload_watch_errors_total") == 1
+    assert shown.value("configmap_reload_watch_reconnects_total") == 2
+    assert shown.value("configmap_reload_leader_state") == 1
+    assert shown.value("configmap_reload_dropped_restarts_total") == 0
+    assert shown.value("configmap_reload_info", version="0.2.2", revision="unknown") == 1
+
+
+def test_the_election_of_shipshape_counts_transitions_and_how_long_it_took():
+    shown = shipshape()
+    assert shown.value("configmap_reload_leader_transitions_total", transition="acquired") == 0
+    shown.aliases.elected(3.0)
+    shown.aliases.deposed()
+    assert shown.value("configmap_reload_leader_transitions_total", transition="acquired") == 1
+    assert shown.value("configmap_reload_leader_transitions_total", transition="lost") == 1
+    assert shown.value("configmap_reload_leader_acquire_latency_seconds_bucket", le="5.0") == 1
+    assert shown.value("configmap_reload_leader_acquire_latency_seconds_bucket", le="2.0") == 0
+
+
+def test_every_metric_of_xing_is_there_and_counts_attempts_restarts_and_what_waits():
+    shown = xing()
+    look = shown.step()
+    shown.change("b")
+    shown.step()
+    shown.oversight.failed(look, ServerError("boom"))
+    assert set(XING) <= shown.names()
+    assert shown.value("deployment_restart_controller_deployment_annotation_updates_total") == 3
+    assert shown.value("deployment_restart_controller_deployment_restarts_total") == 1
+    assert shown.value("deployment_restart_controller_deployments_total") == 1
+    assert shown.value("deployment_restart_controller_configs_total") == 5
+    assert shown.value("deployment_restart_controller_resource_versions_total") == 7
+    assert shown.value("deployment_restart_controller_changes_waiting_total") == 0
+
+
+def test_every_metric_of_reloader_is_there_and_success_is_told_from_failure():
+    shown = Shown("reloader", Xing(), options(window=AT_ONCE))
+    look = shown.step()
+    shown.change("b")
+    shown.step()
+    shown.oversight.failed(look, ServerError("boom"))
+    assert set(RELOADER) <= shown.names()
+    assert shown.value("reloader_reload_executed_total", success="true") == 1
+    assert shown.value("reloader_reload_executed_total", success="false") == 1
+    assert shown.value("reloader_reload_executed_total_by_namespace", success="true", namespace="shop") == 1
+    assert shown.value("reloader_action_total", workload_kind="Deployment", result="success") == 1
+
+
+# ----------------------------------------------------------------------------------------------------------- endpoints
+async def answers(name, paths, *, ready, leading):
+    app = web.Application()
+    app.add_routes(routes_for(name, ready=lambda: ready, leading=lambda: leading))
+    async with TestClient(TestServer(app)) as client:
+        found = []
+        for path in paths:
+            answer = await client.get(path)
+            found.append((answer.status, await answer.text()))
+        return found
+
+
+@pytest.mark.parametrize(
+    ("ready", "leading", "expected"),
+    [
+        (True, True, [(200, "ready=true leader=true"), (200, "ok")]),
+        (True, False, [(503, "ready=true leader=false"), (503, "not leader")]),
+        (False, True, [(503, "ready=false leader=true"), (200, "ok")]),
+    ],
+)
+async def test_shipshape_answers_whether_it_is_ready_and_leads(ready, leading, expected):
+    assert await answers("shipshape", ["/readyz", "/leadz"], ready=ready, leading=leading) == expected
+
+
+async def test_reloader_says_that_it_lives_and_nobody_serves_what_its_original_does_not():
+    assert await answers("reloader", ["/live"], ready=False, leading=False) == [(200, "ok")]
+    assert [status for status, _ in await answers("xing", ["/leadz"], ready=True, leading=True)] == [404]
+
+
+# ----------------------------------------------------------------------------------------------------------------- log
+def test_a_line_of_shipshape_s_log_is_one_json_object_with_the_names_of_the_original():
+    line = shipshape_line(None, "", {"event": "workload\nrestarted", "level": "info", "timestamp": "t", "sources": "x"})
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "ts": "t",
+        "level": "INFO",
+        "logger": "steersman",
+        "msg": "workload\nrestarted sources=x",
+    }
+
+
+def test_an_error_is_in_the_line_only_when_there_is_one():
+    assert "error" not in json.loads(shipshape_line(None, "", {"event": "x"}))
+    line = json.loads(shipshape_line(None, "", {"event": "x", "exception": "Boom: token=abc"}))
+    assert line["error"] == "Boom: token=[REDACTED]"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: Bearer abc.def-1", "Authorization: Bearer [REDACTED]"),
+        ("password=hunter2 user=x", "password=[REDACTED] user=x"),
+        ("api-key: k123", "api-key: [REDACTED]"),
+        ("https://x.example.org/?access_token=abc&a=1", "https://x.example.org/?access_token=[REDACTED]&a=1"),
+        ("secret/db changed", "secret/db changed"),
+    ],
+)
+def test_what_looks_like_a_credential_is_not_logged(text, shown):
+    assert redacted(text) == shown

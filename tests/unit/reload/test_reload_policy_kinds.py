@@ -1,0 +1,188 @@
+"""ReloadPolicy and ClusterReloadPolicy: what they say, which of them decides, and what is wrong with them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steersman.crd import crd_manifest
+from steersman.kube.codec import codec_for
+from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy, read_policy, self_references
+from steersman.operators.reload.types import Budget, Guard, OnFailure, Options, Window, WorkloadId
+from steersman.testing.reloading import World, configmap, env, workload
+
+NOW = Window(quiet=timedelta(0), limit=timedelta(0))
+
+
+NIGHT = {"cron": "0 2 * * *", "duration": "1h"}
+
+
+def manifest(name="p", *, cluster=False, **spec):
+    meta = {"name": name} if cluster else {"name": name, "namespace": "shop"}
+    kind = "ClusterReloadPolicy" if cluster else "ReloadPolicy"
+    return {"apiVersion": "steersman.dev/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
+
+
+def policy(*, cluster=False, **spec):
+    cls = ClusterReloadPolicy if cluster else ReloadPolicy
+    return codec_for(cls).object(msgspec.json.encode(manifest(cluster=cluster, **spec)))
+
+
+def world_with(*policies, labels=None, **annotations):
+    world = World(Options(window=NOW, budget=Budget(restarts=0)), policies=True)
+    world.put(configmap("app", mode="a", note="x"))
+    for one in policies:
+        world.put(one)
+    marks = {"steersman.dev/reload": "auto", **annotations}
+    world.put(workload("web", uses=[env("app", "mode"), env("app", "note")], annotations=marks, labels=labels))
+    world.run()
+    return world
+
+
+def ruling(*policies, labels=None, **annotations):
+    return world_with(*policies, labels=labels, **annotations).look("Deployment", "web").policy
+
+
+def test_every_field_counts():
+    found = ruling(
+        manifest(
+            quietPeriod="7s",
+            maxDelay="9s",
+            budget={"restarts": 2, "per": "10m"},
+            windows=[{"cron": "0 2 * * *", "duration": "1h", "timeZone": "Europe/Berlin"}],
+            wave=3,
+            dependsOn=["statefulset/db"],
+            maxConcurrent=4,
+            onFailure="continue",
+            rolloutDeadline="90s",
+            guard={"workloads": 5, "percent": 50},
+            freeze="true",
+        )
+    )
+    assert str(found.window) == "7s quiet, at most 9s"
+    assert str(found.budget) == "2 restarts in 10m"
+    assert str(found.timetable) == "0 2 * * * for 1h in Europe/Berlin"
+    assert (found.wave, found.max_concurrent, found.on_failure) == (3, 4, OnFailure.CONTINUE)
+    assert found.depends == (WorkloadId("StatefulSet", "shop", "db"),)
+    assert (found.deadline, found.guard) == (timedelta(seconds=90), Guard(workloads=5, percent=50))
+    assert [where for where, _ in found.freezes] == ["reloadpolicy/p"]
+
+
+def test_keys_that_a_policy_ignores_restart_nobody():
+    world = world_with(manifest(ignore=["configmap/app#no*"]))
+    world.put(configmap("app", mode="a", note="y"))
+    assert world.run() == {}
+    world.put(configmap("app", mode="b", note="y"))
+    assert world.run() == {"deployment/web": "restart"}
+
+
+@pytest.mark.parametrize(
+    ("policies", "annotations", "wave"),
+    [
+        ([], {}, 0),
+        ([manifest("c", cluster=True, wave=5)], {}, 5),
+        ([manifest("c", cluster=True, wave=5), manifest("n", wave=4)], {}, 4),
+        ([manifest("n", wave=4)], {"steersman.dev/wave": "1"}, 1),
+        ([manifest("b", wave=2), manifest("a", wave=3)], {}, 3),  # the first name
+        ([manifest("b", wave=2, priority=1), manifest("a", wave=3)], {}, 2),  # the highest priority
+        ([manifest("a", priority=9), manifest("b", wave=2)], {}, 2),  # who says nothing decides nothing
+        ([manifest("a", wave=7, selector={"matchLabels": {"app": "other"}})], {}, 0),
+        ([manifest("a", wave=7, selector={"matchLabels": {"app": "web"}})], {}, 7),
+        ([manifest("a", wave=7, selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]})], {}, 7),
+    ],
+)
+def test_the_nearest_word_decides(policies, annotations, wave):
+    assert ruling(*policies, labels={"app": "web"}, **annotations).wave == wave
+
+
+def test_a_namespace_counts_before_the_clusters_policy_and_after_its_own():
+    world = world_with(manifest("c", cluster=True, guard={"workloads": 9}, wave=3), manifest("n", wave=4))
+    marks = {"steersman.dev/guard": "2", "steersman.dev/wave": "6"}
+    world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "annotations": marks}})
+    found = world.look("Deployment", "web").policy
+    assert (found.guard, found.wave) == (Guard(workloads=2), 4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"quietPeriod": "5 sec"}, 'spec.quietPeriod: "5 sec" is not a duration'),
+        ({"maxDelay": "soon"}, "spec.maxDelay: "),
+        ({"rolloutDeadline": "-"}, "spec.rolloutDeadline: "),
+        ({"budget": {"restarts": 1, "per": "x"}}, "spec.budget.per: "),
+        ({"budget": {"restarts": 1, "per": "0s"}}, "spec.budget.per: must be longer than 0"),
+        ({"windows": [{"cron": "0 2 * *", "duration": "1h"}]}, 'spec.windows[0]: "0 2 * *" is not a cron expression'),
+        ({"windows": [{"cron": "0 2 * * *", "duration": "1"}]}, "spec.windows[0]: "),
+        (
+            {
+                "windows": [
+                    {"cron": "0 2 * * *", "duration": "1h"},
+                    {"cron": "1 1 * * *", "duration": "1h", "timeZone": "X"},
+                ]
+            },
+            'spec.windows[1]: "X" is not a time zone',
+        ),
+        ({"dependsOn": ["db"]}, 'spec.dependsOn[0]: "db" is not a workload'),
+        ({"ignore": ["configmap/a", "cm/b"]}, 'spec.ignore[1]: "cm/b" is not a source'),
+        ({"freeze": "maybe"}, 'spec.freeze: "maybe" is not a freeze'),
+        ({"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}, "spec.selector: "),
+        ({"selector": {"matchLabels": {"not a key": "x"}}}, "spec.selector: "),
+    ],
+)
+def test_what_makes_no_sense_is_named_and_the_rest_counts(spec, problem):
+    said = read_policy(policy(**{"wave": 2, **spec}))
+    (found,) = said.problems
+    assert found.startswith(problem)
+    assert said.settings.wave == 2
+
+
+def test_windows_that_cannot_be_read_stay_shut():
+    world = world_with(manifest(windows=[{"cron": "never", "duration": "1h"}]))
+    world.put(configmap("app", mode="b", note="x"))
+    plan = world.look("Deployment", "web").plan
+    assert (plan.gate, plan.due) == ("schedule", None)
+
+
+def test_a_selector_that_cannot_be_read_selects_nobody():
+    bad = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
+    assert ruling(manifest(selector=bad, freeze="true")).freezes == ()
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_policy_that_refers_to_what_it_selects_says_so_and_nobody_waits_for_itself(cluster):
+    one = manifest(cluster=cluster, dependsOn=["deployment/web"])
+    world = world_with(one)
+    web = world.look("Deployment", "web").workload
+    (told,) = self_references(
+        read_policy(policy(cluster=cluster, **one["spec"])), [(WorkloadId("Deployment", "shop", "web"), web)]
+    )
+    assert told.startswith("spec.dependsOn[0]: the policy selects deployment/web itself")
+    world.put(configmap("app", mode="b", note="x"))
+    assert world.run() == {"deployment/web": "restart"}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=2), max_leaves=4
+    )
+)
+def test_texts_of_any_kind_are_read_or_named(value):
+    text = value if isinstance(value, str) else repr(value)
+    read_policy(
+        policy(
+            quietPeriod=text, freeze=text, dependsOn=[text], ignore=[text], windows=[{"cron": text, "duration": text}]
+        )
+    )
+
+
+def test_the_definitions_are_valid_and_name_their_columns():
+    for cls, scope in ((ReloadPolicy, "Namespaced"), (ClusterReloadPolicy, "Cluster")):
+        made = crd_manifest(cls)
+        assert made["spec"]["scope"] == scope
+        (version,) = made["spec"]["versions"]
+        assert version["subresources"] == {"status": {}}
+        assert version["additionalPrinterColumns"][0]["name"] == "Workloads"

@@ -1,0 +1,158 @@
+"""Other controllers: known by the Leases they renew, and compared with when we only watch."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.kube.objects import ObjectMeta
+from steersman.kube.times import format_micro_time
+from steersman.kube.types import Lease
+from steersman.kube.types.coordination import LeaseSpec
+from steersman.operators.reload.dialects.reloader import Reloader
+from steersman.operators.reload.oversight import AT_ONCE, Oversight
+from steersman.operators.reload.rivals import LEASES, RivalWatch
+from steersman.operators.reload.shadow import Shadow
+from steersman.operators.reload.types import Budget, Options
+from steersman.testing.reloading import World, configmap, env_from, workload
+
+
+def lease(clock, holder="pod-a", *, name="stakater-reloader-lock", ago=0.0, seconds=15):
+    spec = LeaseSpec(
+        holder_identity=holder, lease_duration_seconds=seconds, renew_time=format_micro_time(clock.time() - ago)
+    )
+    return Lease(metadata=ObjectMeta(name=name, namespace="ops"), spec=spec)
+
+
+@pytest.fixture
+def rivals(clock):
+    return RivalWatch(clock=clock, registry=CollectorRegistry(), own="ops/mine")
+
+
+def test_every_original_with_a_lease_is_known():
+    assert set(LEASES) == {
+        "helloworld-controller-leader",
+        "stakater-reloader-lock",
+        "reloader-leader-election",
+        "wave",
+    }
+
+
+@pytest.mark.parametrize("name", LEASES)
+def test_a_rival_that_renews_its_lease_is_respected_and_named(rivals, clock, name):
+    rivals.saw(lease(clock, name=name))
+    assert rivals.problem() == f"pod-a leads as {LEASES[name]} (lease ops/{name}), so nothing is written"
+
+
+async def test_a_rival_that_stops_renewing_is_dead_after_the_duration_of_its_lease(rivals, clock):
+    rivals.saw(lease(clock))
+    await clock.advance(14)
+    rivals.saw(lease(clock, ago=14))  # the same record, seen again
+    assert rivals.problem() is not None
+    await clock.advance(2)
+    assert rivals.problem() is None
+
+
+async def test_a_rival_that_goes_on_renewing_stays_respected(rivals, clock):
+    for _ in range(5):
+        rivals.saw(lease(clock))
+        await clock.advance(10)
+        assert rivals.problem() is not None
+
+
+def test_a_lease_given_back_or_gone_or_renewed_long_ago_is_no_rival(rivals, clock):
+    rivals.saw(lease(clock, ago=3600))
+    assert rivals.problem() is None
+    rivals.saw(lease(clock, holder=""))
+    assert rivals.problem() is None
+    rivals.saw(lease(clock))
+    rivals.lost("ops/stakater-reloader-lock")
+    assert rivals.problem() is None
+
+
+def test_a_clock_that_is_a_little_off_makes_nobody_look_dead(rivals, clock):
+    rivals.saw(lease(clock, ago=50))
+    assert rivals.problem() is not None
+
+
+def test_our_own_lease_is_no_rival_s(rivals, clock):
+    rivals.saw(lease(clock, name="mine"))
+    assert rivals.problem() is None
+
+
+def test_the_metric_says_whether_a_rival_leads(clock):
+    registry = CollectorRegistry()
+    rivals = RivalWatch(clock=clock, registry=registry)
+    assert registry.get_sample_value("steersman_reload_rival") == 0
+    rivals.saw(lease(clock))
+    assert registry.get_sample_value("steersman_reload_rival") == 1
+
+
+# -------------------------------------------------------------------------------------------------------- in the shadow
+class Beside:
+    """A world in which Reloader acts and we only compare."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.registry = CollectorRegistry()
+        self.shadow = Shadow(clock=clock, registry=self.registry)
+        self.oversight = Oversight(self.shadow, pretends=True)
+        self.world = World(Options(window=AT_ONCE, budget=Budget(restarts=0)), dialects=[Reloader()])
+        self.world.put(configmap("app", mode="a"))
+        self.world.put(workload("web", uses=[env_from("app")], annotations={"reloader.stakater.com/auto": "true"}))
+        self.look()
+
+    def look(self):
+        look = self.world.look("Deployment", "web")
+        self.world.keepers["Deployment"].ledger.keep(look.workload.ref, self.oversight.pretended(look.plan))
+        self.oversight.looked(look, written=False)
+
+    def change(self, mode):
+        self.world.put(configmap("app", mode=mode))
+        self.look()
+
+    def they_restart(self, value):
+        container = {"name": "main", "envFrom": [{"configMapRef": {"name": "app"}}]}
+        container["env"] = [{"name": "STAKATER_APP_CONFIGMAP", "value": value}]
+        self.world.edit("Deployment", "web", {"spec": {"template": {"spec": {"containers": [container]}}}})
+        self.look()
+
+    def counts(self):
+        return tuple(self.shadow.report().counts.values())
+
+
+@pytest.fixture
+def beside(clock):
+    return Beside(clock)
+
+
+async def test_a_restart_that_both_make_is_agreed_on_whoever_is_first(beside, clock):
+    beside.change("b")
+    await clock.advance(5)
+    beside.they_restart("1")
+    assert beside.counts() == (1, 0, 0)
+    beside.they_restart("2")
+    await clock.advance(5)
+    beside.change("c")
+    assert beside.counts() == (2, 0, 0)
+    assert beside.registry.get_sample_value("steersman_reload_shadow_total", {"outcome": "agreed"}) == 2
+    assert beside.world.patches == 0
+
+
+async def test_a_restart_that_only_we_would_make_is_reported_with_its_sources(beside, clock):
+    beside.change("b")
+    await clock.advance(61)
+    (difference,) = beside.shadow.report().differences
+    assert (difference.outcome, difference.workload, difference.sources) == (
+        "only ours",
+        "deployment/web",
+        "configmap/app#mode",
+    )
+
+
+async def test_a_restart_that_only_they_make_is_reported(beside, clock):
+    beside.they_restart("1")
+    await clock.advance(61)
+    (difference,) = beside.shadow.report().differences
+    assert difference.outcome == "only theirs"
+    assert beside.registry.get_sample_value("steersman_reload_shadow_total", {"outcome": "only theirs"}) == 1
