@@ -1,0 +1,1 @@
+"""BIND 9 servers, zones and records that never serve a lie."""

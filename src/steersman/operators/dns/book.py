@@ -1,0 +1,238 @@
+"""What this process knows of a zone: its draft, and how far each server's copy is from it.
+
+For a copy that is known, `lag` says what the server has wherever that differs from the draft, so
+
+    content of the server  =  draft  with  lag  laid over it
+
+and a change of the draft costs as much as it is large. A copy becomes unknown whenever an exchange ends without a clear
+answer, and is then read again as a whole. Books are memory only: a new process reads every copy once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.operators.dns.compiler import ZONE, Draft
+from steersman.operators.dns.recordkinds import RECORD_KINDS
+from steersman.operators.dns.rrsets import Key, Soa
+from steersman.operators.dns.selection import EVERY, label_values, record_selectors, source_of, zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from steersman.kube.resources import ObjectRef
+    from steersman.operators.dns.compiler import Settled
+    from steersman.operators.dns.recordkinds import Record
+    from steersman.operators.dns.rrsets import Contribution, RRset
+    from steersman.operators.dns.zonekinds import DNSZone
+
+__all__ = ["Books", "Copy", "ZoneBook", "zones_wanting"]
+
+
+class Copy(msgspec.Struct):
+    """One server's copy of a zone."""
+
+    known: bool = False
+    absent: bool = False
+    soa: bytes | None = None
+    lag: dict[Key, Any] = {}  # key -> RRset | None: what the server has there
+    drift: dict[Key, Any] = {}  # the part of the lag that nobody here caused and that is left alone
+    config: tuple[Any, ...] | None = None  # the configuration that is in effect, as we wrote it
+    error: str = ""
+    reason: str = ""
+    passes: int = 0  # looks at this copy since it was read as a whole
+    behind: int = 0  # looks at which it was behind (secondaries)
+    refreshed: float = float("-inf")  # when it was last asked to catch up
+
+    @property
+    def serial(self) -> int:
+        """The serial that is being served; 0 when none is known."""
+        return 0 if self.soa is None else Soa.read(self.soa).serial
+
+    def forget(self) -> None:
+        """An exchange ended without a clear answer."""
+        self.known = False
+        self.config = None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """How one record got where it is."""
+
+    uid: str
+    generation: int
+    serial: int = 0
+
+
+class ZoneBook:
+    """One zone. See the module."""
+
+    def __init__(self, ref: ObjectRef) -> None:
+        self.ref = ref
+        self.uid = ""
+        self.draft = Draft(b"\0")
+        self.serial = 0
+        self.members: dict[str, Published] = {}  # source -> which state of it is in the draft, and since which serial
+        self.copies: dict[str, Copy] = {}
+        self.marks: set[tuple[Any, str]] | None = None  # records that changed; None: all may have
+        self.outcome_ready = False  # the draft has been sent to servers at least once, well or badly
+        self.problem: tuple[str, str] | None = None  # why nothing can be served: reason, message
+        self.pending: set[str] = set()  # sources whose change has not reached every primary
+        self.failures = 0
+        self.looked = float("-inf")  # when every copy was looked at last
+        self.drifts = 0
+        self.settled: frozenset[str] = frozenset()  # servers we made that have the zone
+        self._basis: object = None
+
+    def mark(self, kind: Any, name: str) -> None:
+        """A record changed that is or was ours."""
+        if self.marks is not None:
+            self.marks.add((kind, name))
+
+    def load(self, zone: DNSZone, name: bytes, own: Sequence[Contribution], cache: Any) -> Settled:
+        """Bring the draft up to what the caches say."""
+        basis = (zone.metadata.uid, name, zone.spec.ttl, msgspec.json.encode(zone.spec.records_from))
+        marks, self.marks = self.marks, set()
+        if basis != self._basis:
+            marks = None
+            self._basis = basis
+            if (self.uid, self.draft.zone) != (zone.metadata.uid, name):
+                self.members, self.copies, self.serial = {}, {}, 0
+            self.uid = zone.metadata.uid
+            before = self.draft
+            self.draft = Draft(name, zone.spec.ttl)
+            for copy in self.copies.values():  # another draft: what a copy lacks is found by reading it
+                copy.known = False
+            self.members = {source: row for source, row in self.members.items() if source in before.contributions}
+        self.draft.put(ZONE, *own)
+        if marks is None:
+            self._load_all(zone, cache)
+        else:
+            for kind, record_name in marks:
+                self._load_one(zone, kind, record_name, cache)
+        settled = self.draft.settle()
+        for copy in self.copies.values():
+            if copy.known:
+                _lay_over(copy, settled.before, self.draft.rrsets)
+        self.pending |= settled.sources
+        return settled
+
+    def _load_all(self, zone: DNSZone, cache: Any) -> None:
+        selectors = record_selectors(zone)
+        found: dict[str, Record] = {}
+        for kind in RECORD_KINDS:
+            shelf = cache[kind]
+            for selector in selectors:
+                exact = next(((r.key, v) for r in selector.requirements if (v := selector.exact(r.key))), None)
+                rows = (
+                    shelf.list(namespace=zone.namespace)
+                    if exact is None
+                    else shelf.by_index("dns-labels", f"{zone.namespace}/{exact[0]}={exact[1]}")
+                )
+                found.update((source_of(record), record) for record in rows if selector.matches(record.labels))
+        for source in self.members.keys() - found.keys():
+            self._drop(source)
+        for source, record in found.items():
+            self._take(zone, source, record, cache)
+
+    def _load_one(self, zone: DNSZone, kind: Any, name: str, cache: Any) -> None:
+        from steersman.kube.resources import ObjectRef
+
+        record = cache[kind].get(ObjectRef(name, zone.namespace))
+        source = f"{kind.KIND.kind.lower()}/{name}"
+        if record is None:
+            self._drop(source)
+        else:
+            self._take(zone, source, record, cache)
+
+    def _take(self, zone: DNSZone, source: str, record: Record, cache: Any) -> None:
+        owner = None if record.deleting else zone_of(record, zones_wanting(record, cache))
+        if owner is None or owner.name != zone.name:
+            self._drop(source)
+            return
+        known = self.members.get(source)
+        if known is None or (known.uid, known.generation) != (record.metadata.uid, record.metadata.generation):
+            self.members[source] = Published(record.metadata.uid, record.metadata.generation)
+            self.draft.put_record(record, source)
+        elif source not in self.draft.contributions:
+            self.draft.put_record(record, source)
+
+    def _drop(self, source: str) -> None:
+        if self.members.pop(source, None) is not None or source in self.draft.contributions:
+            self.draft.drop(source)
+            self.pending.add(source)
+
+    def copy(self, server: str) -> Copy:
+        """The copy of a server, unknown at first."""
+        return self.copies.setdefault(server, Copy())
+
+    def has(self, server: str) -> bool:
+        """Whether a server has the zone, as far as it is ours to say."""
+        copy = self.copies.get(server)
+        return copy is not None and copy.known and not copy.error and bool(copy.serial) and not copy.behind
+
+    def learn(self, copy: Copy, soa: bytes, rrsets: Mapping[Key, RRset]) -> dict[Key, Any]:
+        """A copy was read as a whole; returns where it differs from the draft."""
+        wanted = self.draft.rrsets
+        lag: dict[Key, Any] = {key: have for key, have in rrsets.items() if wanted.get(key) != have}
+        lag.update((key, None) for key in wanted.keys() - rrsets.keys())
+        copy.known, copy.absent, copy.soa, copy.passes = True, False, soa, 0
+        copy.lag = lag
+        return lag
+
+    def published(self, serial: int) -> set[str]:
+        """Every primary has the draft at `serial`; returns the records for which that is news."""
+        news, self.pending = self.pending, set()
+        for source in news:
+            if (row := self.members.get(source)) is not None:
+                self.members[source] = msgspec.structs.replace(row, serial=serial)
+        return news
+
+
+def _lay_over(copy: Copy, before: Mapping[Key, RRset | None], after: Mapping[Key, RRset]) -> None:
+    for key, old in before.items():
+        copy.drift.pop(key, None)  # whatever was there, it is for us to say now
+        have = copy.lag.get(key, old)
+        if after.get(key) == have:
+            copy.lag.pop(key, None)
+        else:
+            copy.lag[key] = have
+
+
+def zones_wanting(record: Record, cache: Any) -> Iterable[DNSZone]:
+    """The zones that may want a record."""
+    from steersman.operators.dns.zonekinds import DNSZone
+
+    shelf = cache[DNSZone]
+    seen: dict[str, DNSZone] = {}
+    for value in (*label_values(record), f"{record.namespace}/{EVERY}"):
+        for zone in shelf.by_index("dns-records-from", value):
+            if not zone.deleting:
+                seen[zone.name] = zone
+    return seen.values()
+
+
+class Books:
+    """The books of all zones, by zone."""
+
+    def __init__(self) -> None:
+        self._books: dict[ObjectRef, ZoneBook] = {}
+
+    def open(self, ref: ObjectRef) -> ZoneBook:
+        """The book of a zone, a new one if need be."""
+        book = self._books.get(ref)
+        if book is None:
+            book = self._books[ref] = ZoneBook(ref)
+        return book
+
+    def get(self, ref: ObjectRef) -> ZoneBook | None:
+        """The book of a zone, if there is one."""
+        return self._books.get(ref)
+
+    def close(self, ref: ObjectRef) -> None:
+        """The zone is gone."""
+        self._books.pop(ref, None)
+
+    def __iter__(self) -> Any:
+        return iter(self._books.values())

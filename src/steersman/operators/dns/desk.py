@@ -1,0 +1,133 @@
+"""The desk: what the controllers of this operator share. Books, servers, metrics, and the channels between them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import PlanError
+from steersman.kube.resources import ObjectRef
+from steersman.kube.types.core import Secret
+from steersman.kube.types.pods import Pod
+from steersman.operators.dns.book import Books
+from steersman.operators.dns.fleet import Fleet, keys_of, servers_of
+from steersman.operators.dns.recordkinds import RECORD_KINDS
+from steersman.operators.dns.selection import choose_instances
+from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
+from steersman.runtime.channel import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from steersman.clock import Clock
+    from steersman.operators.dns.metrics import DnsMetrics
+    from steersman.operators.dns.selection import Choice
+    from steersman.operators.dns.servers import Server
+    from steersman.operators.dns.types import Options
+    from steersman.operators.dns.zonekinds import DNSZone
+
+__all__ = ["INSTANCE_LABEL", "Desk"]
+
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+PATIENCE = 1.0  # seconds that a report waits for zones
+
+
+class Desk:
+    """See the module."""
+
+    def __init__(self, options: Options, *, clock: Clock, metrics: DnsMetrics | None = None) -> None:
+        self.options = options
+        self.clock = clock
+        self.metrics = metrics
+        self.books = Books()
+        self.fleet = Fleet(
+            clock=clock,
+            timeout=options.request_timeout.total_seconds(),
+            pause=options.server_pause.total_seconds(),
+        )
+        self.records = {kind: Channel() for kind in RECORD_KINDS}
+        self.zones = Channel()
+        self.instances = Channel()
+        self._busy = 0
+        self._calm = asyncio.Event()  # not set before the first zone has been published: see `turn`
+        self._by_name = {kind.KIND.kind.lower(): kind for kind in RECORD_KINDS}
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """While a zone is being published, reports wait: answers come before words about them."""
+        self._busy += 1
+        self._calm.clear()
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._calm.set()
+
+    async def turn(self) -> None:
+        """Return when no zone is being published; not much later than that in any case."""
+        if not self._calm.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._calm.wait(), PATIENCE)
+
+    def choose(self, zone: DNSZone, cache: Any) -> Choice:
+        """Who serves a zone."""
+        return self.choose_from(zone, cache[Bind9Instance], cache)
+
+    def choose_from(self, zone: DNSZone, instances: Iterable[Bind9Instance], cache: Any) -> Choice:
+        """Who of these serves a zone."""
+        return choose_instances(
+            zone,
+            instances,
+            {(one.namespace, one.name): one for one in cache[Bind9Cluster]},
+            {one.name: one for one in cache[ClusterBind9Provider]},
+        )
+
+    def servers(self, instances: Iterable[Bind9Instance], cache: Any) -> tuple[list[Server], dict[str, PlanError]]:
+        """The servers of instances, and for which instances that cannot be said."""
+        found: list[Server] = []
+        problems: dict[str, PlanError] = {}
+        secrets = _Shelf(cache[Secret])
+        for instance in instances:
+            cluster = cache[Bind9Cluster].get(ObjectRef(instance.spec.cluster_ref, instance.namespace))
+            try:
+                keys = keys_of(instance, cluster, secrets)  # type: ignore[arg-type]  # a mapping, as far as it is used
+            except PlanError as error:
+                problems[str(instance.ref)] = error
+                continue
+            pods: Sequence[Pod] = ()
+            if not instance.spec.endpoints:
+                pods = cache[Pod].by_index("dns-instance", f"{instance.namespace}/{instance.name}")
+            found += servers_of(instance, cluster, keys, pods)
+        return found, problems
+
+    def tell_records(self, namespace: str, sources: Iterable[str]) -> None:
+        """Have these records reported."""
+        for source in sources:
+            kind, _, name = source.partition("/")
+            if (found := self._by_name.get(kind)) is not None:
+                self.records[found].send(ObjectRef(name, namespace))
+
+    def later(self, seconds: float) -> float:
+        """About so many seconds: keys that were looked at together need not stay together."""
+        return seconds * (0.9 + 0.2 * random.random())  # noqa: S311  # spreads load
+
+    async def hold(self, _cluster: Any) -> None:
+        """Keep connections until told to stop."""
+        try:
+            while True:
+                await self.clock.sleep(3600)
+        finally:
+            self.fleet.close()
+
+
+class _Shelf:
+    """A snapshot as a mapping."""
+
+    def __init__(self, snapshot: Any) -> None:
+        self._snapshot = snapshot
+
+    def get(self, ref: ObjectRef) -> Any:
+        return self._snapshot.get(ref)

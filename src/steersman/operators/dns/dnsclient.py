@@ -1,0 +1,161 @@
+"""Talking DNS to one server, over TCP: questions, signed updates and transfers, on connections that are kept.
+
+A connection carries one exchange at a time and returns to the pool only after a whole one. A kept connection may have
+been closed by the server, so an exchange that fails on one is tried once more on a new one; updates carry a
+precondition, so a second try can never apply a change twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from steersman.clock import Deadline
+from steersman.errors import DriverError
+from steersman.operators.dns.messages import AXFR, RCODES, Message, Row, parse, question, rrsets_of, update
+from steersman.operators.dns.rrsets import SOA
+from steersman.operators.dns.tsig import BadSignature, Key, Signer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from steersman.clock import Clock
+    from steersman.operators.dns.rrsets import Key as RRKey
+    from steersman.operators.dns.rrsets import RRset
+
+__all__ = ["DnsClient", "DnsError"]
+
+KEPT: Final = 16  # connections
+TRANSFER_FACTOR: Final = 12  # a transfer may take that much longer than a question
+
+
+class DnsError(DriverError):
+    """A server did not do it: `.rcode` is its word for why, or empty when it said nothing."""
+
+    def __init__(self, message: str, *, server: str, rcode: str = "", retryable: bool = True) -> None:
+        super().__init__(message, server=server, retryable=retryable)
+        self.rcode = rcode
+
+
+class DnsClient:
+    """One server's DNS port."""
+
+    def __init__(self, address: str, port: int, *, clock: Clock, timeout: float) -> None:
+        self.server = f"{address}:{port}"
+        self._address, self._port = address, port
+        self._clock, self._timeout = clock, timeout
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._permits = asyncio.Semaphore(KEPT)
+        self._closed = False
+
+    async def ask(self, name: bytes, kind: int) -> Message:
+        """The answer to a question, whatever it is."""
+        (answer,) = await self._exchange(question(_number(), name, kind), None)
+        return answer
+
+    async def soa(self, zone: bytes) -> bytes | None:
+        """The start of authority that is served; None when this server does not serve the zone."""
+        answer = await self.ask(zone, SOA)
+        if answer.rcode == 0 and answer.flags & 0x0400:
+            return next((row.value for row in answer.rows if row.kind == SOA and row.name == zone), None)
+        if answer.rcode in (0, 2, 3, 5, 9):  # a referral; or no such zone, not loaded, or not for us
+            return None
+        raise self._error(answer.rcode)
+
+    async def update(
+        self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, parts: Iterable[bytes], key: Key
+    ) -> None:
+        """Change a zone that still has the start of authority `expected`; DnsError NXRRSET when it has not."""
+        message = update(_number(), zone, expected, soa, ttl, parts)
+        (answer,) = await self._exchange(message, key)
+        if answer.rcode:
+            raise self._error(answer.rcode)
+
+    async def transfer(self, zone: bytes, key: Key | None, skip: frozenset[int]) -> tuple[bytes, Mapping[RRKey, RRset]]:
+        """The whole zone: its start of authority, and its RRsets without the types in `skip`."""
+        answers = await self._exchange(question(_number(), zone, AXFR), key)
+        rows: list[Row] = [row for answer in answers for row in answer.rows]
+        if answers[0].rcode:
+            raise self._error(answers[0].rcode)
+        soa, rrsets = (
+            await asyncio.to_thread(rrsets_of, rows, zone, skip) if len(rows) > 5000 else rrsets_of(rows, zone, skip)
+        )
+        if soa is None:
+            raise DnsError("the transfer holds no start of authority", server=self.server)
+        return soa, rrsets
+
+    def close(self) -> None:
+        """Hang up."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop()[1].close()
+
+    # -- the machinery -------------------------------------------------------------------------------------------------
+
+    async def _exchange(self, message: bytes, key: Key | None) -> list[Message]:
+        async with self._permits:
+            if self._idle:
+                try:
+                    return await self._attempt(self._idle.pop(), message, key)
+                except DnsError as error:
+                    if error.rcode or not error.retryable:
+                        raise
+            return await self._attempt(None, message, key)
+
+    async def _attempt(self, streams: Any, message: bytes, key: Key | None) -> list[Message]:
+        transfer = int.from_bytes(message[2:4]) & 0x7800 == 0 and message.endswith(struct.pack("!HH", AXFR, 1))
+        signer = None if key is None else Signer(key, time.time())
+        writer = None
+        try:
+            async with Deadline(self._clock, self._timeout * (TRANSFER_FACTOR if transfer else 1)):
+                reader, writer = streams or await asyncio.open_connection(self._address, self._port)
+                data = message if signer is None else signer.sign(message)
+                writer.write(len(data).to_bytes(2) + data)
+                answers = await self._answers(reader, message, signer, transfer=transfer)
+        except BaseException as error:
+            if writer is not None:
+                writer.close()
+            if isinstance(error, TimeoutError):
+                raise DnsError(f"no answer within {self._timeout:g} s", server=self.server) from None
+            if isinstance(error, BadSignature):
+                rcode = RCODES.get(error.code) or {16: "BADSIG", 17: "BADKEY", 18: "BADTIME"}.get(error.code, "BADSIG")
+                raise DnsError(str(error), server=self.server, rcode=rcode) from None
+            if isinstance(error, asyncio.IncompleteReadError):
+                raise DnsError("the connection was closed", server=self.server) from None
+            if isinstance(error, (OSError, ValueError, IndexError, struct.error)):
+                raise DnsError(str(error) or type(error).__name__, server=self.server) from None
+            raise
+        if self._closed:
+            writer.close()
+        else:
+            self._idle.append((reader, writer))
+        return answers
+
+    async def _answers(
+        self, reader: asyncio.StreamReader, message: bytes, signer: Signer | None, *, transfer: bool
+    ) -> list[Message]:
+        """One message; of a transfer all, until the start of authority comes a second time."""
+        answers: list[Message] = []
+        starts = 0
+        while True:
+            wire = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
+            answer = parse(wire)
+            if answer.number != int.from_bytes(message[:2]):
+                raise ValueError("the answer is to another question")
+            if signer is not None and not (answer.signature is None and answer.rcode in (1, 4)):
+                signer.check(wire, answer.signature, answer.rcode)
+            answers.append(answer)
+            starts += sum(row.kind == SOA for row in answer.rows)
+            if not transfer or answer.rcode or starts >= 2:
+                return answers
+
+    def _error(self, rcode: int) -> DnsError:
+        name = RCODES.get(rcode, str(rcode))
+        return DnsError(f"the server answered {name}", server=self.server, rcode=name)
+
+
+def _number() -> int:
+    return random.getrandbits(16)  # TCP and signatures protect the exchange, not this number

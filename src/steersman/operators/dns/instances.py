@@ -1,0 +1,363 @@
+"""The controller of instances: the objects of servers we make, a look at those that exist, and when a pod may answer.
+
+A pod gets traffic only when it has every zone it should have: its readiness gate is set here, after the serial of each
+of its copies has been seen. Servers that exist already get no objects at all; they are asked whether they are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from steersman.errors import DriverError, FormatError, PlanError
+from steersman.kube.patches import PatchType
+from steersman.kube.resources import ObjectRef
+from steersman.kube.times import format_time, parse_time
+from steersman.kube.types.apps import Deployment
+from steersman.kube.types.core import Secret, Service
+from steersman.kube.types.pods import Pod
+from steersman.operators.dns.fleet import SHARED_KEY, key_ref_of
+from steersman.operators.dns.keyring import COUNT, CREATED, ROTATE, control_keys, due_in, transfer_key
+from steersman.operators.dns.manifests import (
+    ACCOUNT,
+    TEMPLATE,
+    children_of,
+    labels_of,
+    replicas_of,
+    role_of,
+    template_of,
+)
+from steersman.operators.dns.parts import ObjectReference
+from steersman.operators.dns.rollout import Member, blocker_of, is_settled
+from steersman.operators.dns.serverkinds import (
+    Bind9Cluster,
+    Bind9Instance,
+    InstanceStatus,
+    KeyRotation,
+    ZoneReference,
+)
+from steersman.operators.dns.tsig import key_from
+from steersman.operators.dns.types import GROUP, READINESS_GATE, VERSION
+from steersman.operators.dns.zonekinds import DNSZone
+from steersman.runtime.conditions import condition, with_conditions
+from steersman.runtime.result import Result, done, requeue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.operators.dns.desk import Desk
+    from steersman.operators.dns.serverkinds import RndcKey
+    from steersman.operators.dns.servers import Server
+    from steersman.operators.dns.tsig import Key
+    from steersman.runtime.context import Context
+
+__all__ = ["InstanceKeeper"]
+
+API: Final = f"{GROUP}/{VERSION}"
+LISTED: Final = 200  # zones in a status
+KEY_GRACE: Final = 10.0  # seconds between a new key and telling servers to read it
+SOON: Final = 1.0  # seconds until the next look at what is under way: keys being read, servers taking turns
+
+
+class InstanceKeeper:
+    """Keeps instances at what they should be."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._renewed: dict[ObjectRef, dict[str, Key]] = {}  # servers that were seen to know their newest key
+
+    async def reconcile(self, ctx: Context, instance: Bind9Instance) -> Result:
+        """One pass over an instance."""
+        cluster = ctx.cache[Bind9Cluster].get(ObjectRef(instance.spec.cluster_ref, instance.namespace))
+        zones = self._zones(instance, ctx.cache)
+        wait = self.desk.options.drift_period.total_seconds()
+        try:
+            if instance.spec.endpoints:
+                facts = await self._existing(ctx, instance)
+            else:
+                facts, rotation = await self._made(ctx, instance, cluster, zones)
+                wait = min(wait, rotation if rotation is not None else wait)
+        except PlanError as error:
+            facts = _Facts(0, 0, error.reason, str(error))
+        await ctx.status(instance, self._status(ctx, instance, cluster, zones, facts))
+        if facts.reason != "AllReady":
+            return requeue(after=max(1.0, min(wait, self.desk.options.not_ready.total_seconds())))
+        return requeue(after=max(1.0, self.desk.later(wait)))
+
+    # -- servers that exist --------------------------------------------------------------------------------------------
+
+    async def _existing(self, ctx: Context, instance: Bind9Instance) -> _Facts:
+        servers, problems = self.desk.servers([instance], ctx.cache)
+        for problem in problems.values():
+            raise problem
+        failures: dict[str, str] = {}
+
+        async def check(server: Server) -> None:
+            try:
+                driver = self.desk.fleet.driver(server)
+                if server.records_only:
+                    await driver.soa(b"\0")
+                else:
+                    await driver.ready()
+            except DriverError as error:
+                failures[server.title] = str(error)
+
+        await asyncio.gather(*(check(server) for server in servers))
+        text = "; ".join(f"{server}: {why}" for server, why in sorted(failures.items()))
+        return _Facts(len(servers), len(servers) - len(failures), "", text)
+
+    # -- servers we make -----------------------------------------------------------------------------------------------
+
+    async def _made(
+        self, ctx: Context, instance: Bind9Instance, cluster: Bind9Cluster | None, zones: Sequence[DNSZone]
+    ) -> tuple[_Facts, float | None]:
+        children = children_of(instance, cluster)
+        meta = {"name": ACCOUNT, "namespace": instance.namespace, "labels": {"app": "bind9"}}
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+        await ctx.apply(account, owner=None)
+        rotation = await self._keys(ctx, instance, cluster)
+        blocker = self._blocker(instance, cluster, children, ctx.cache)
+        for child in children:
+            if child["kind"] != "Deployment" or not blocker:
+                await ctx.apply(child)
+        pods = list(ctx.cache[Pod].by_index("dns-instance", f"{instance.namespace}/{instance.name}"))
+        await self._open_gates(ctx, instance, pods, zones)
+        if blocker or not await self._renew_keys(ctx, instance):
+            rotation = SOON
+        deployment = ctx.cache[Deployment].get(instance.ref)
+        ready = deployment.status.ready_replicas if deployment is not None else 0
+        said = f"its new configuration waits for {blocker}" if blocker else ""
+        return _Facts(replicas_of(instance), ready, "", said), rotation
+
+    def _blocker(
+        self, instance: Bind9Instance, cluster: Bind9Cluster | None, children: Sequence[Any], cache: Any
+    ) -> str:
+        """The server of the same cluster that must be done before the pods of this one are replaced."""
+        if not instance.spec.cluster_ref:
+            return ""
+        members = []
+        for one in cache[Bind9Instance].list(namespace=instance.namespace):
+            mine = one.name == instance.name
+            if one.spec.cluster_ref != instance.spec.cluster_ref or one.spec.endpoints or (one.deleting and not mine):
+                continue
+            try:
+                wanted = template_of(children if mine else children_of(one, cluster))
+            except PlanError:
+                continue
+            held = cache[Deployment].get(one.ref)
+            current = held is not None and held.annotations.get(TEMPLATE) == wanted
+            members.append(Member(one.name, one.spec.role, current, is_settled(held)))
+        me = next((one for one in members if one.name == instance.name), None)
+        return blocker_of(me, members) if me is not None else ""
+
+    async def _keys(self, ctx: Context, instance: Bind9Instance, cluster: Bind9Cluster | None) -> float | None:
+        """Make what is missing or due; returns in how many seconds the next one is."""
+        now = ctx.clock.time()
+        own, shared = (
+            ObjectRef(f"{instance.name}-rndc-key", instance.namespace),
+            ObjectRef(SHARED_KEY, instance.namespace),
+        )
+        wanted = _rndc_key(instance, cluster)
+        held = ctx.cache[Secret].get(own)
+        data, notes, fresh = control_keys(held, wanted, now, given=self._given(instance, cluster, wanted, ctx.cache))
+        if fresh and held is not None:
+            ctx.event(instance, "KeyRotated", "its keys were made anew; servers read them without a restart")
+        written = await ctx.apply(_secret(own, data, notes, labels_of(instance)))
+        if ctx.cache[Secret].get(shared) is None:
+            await ctx.apply(_secret(shared, transfer_key(None), {}, {}), owner=None)
+        return due_in(written, wanted, now)
+
+    async def _renew_keys(self, ctx: Context, instance: Bind9Instance) -> bool:
+        """Have servers read keys that were made anew; says whether all know them. Their files come when they come."""
+        servers, _ = self.desk.servers([instance], ctx.cache)
+        before = self._renewed.get(instance.ref, {})
+        after: dict[str, Key] = {}
+        waiting = 0
+        held = ctx.cache[Secret].get(ObjectRef(f"{instance.name}-rndc-key", instance.namespace))
+        created = held.annotations.get(CREATED, "") if held is not None else ""
+        # Whoever began to write with the old key finishes first: a server knows only one of them.
+        early = bool(created) and ctx.clock.time() - parse_time(created).timestamp() < KEY_GRACE
+        for server in servers:
+            if server.keys.previous is None:
+                continue
+            if early:
+                waiting += 1
+                continue
+            try:
+                known = before.get(server.id) == server.keys.control or await self.desk.fleet.driver(server).renew()
+            except DriverError:
+                known = False
+            if known:
+                after[server.id] = server.keys.control
+            waiting += not known
+        self._renewed[instance.ref] = after
+        return not waiting
+
+    def _given(
+        self, instance: Bind9Instance, cluster: Bind9Cluster | None, wanted: RndcKey | None, cache: Any
+    ) -> Key | None:
+        """A control key that somebody else keeps."""
+        ref = key_ref_of(instance, cluster)
+        if ref is None:
+            inline = (wanted.secret or {}) if wanted is not None else {}
+            texts = inline.get("stringData") or {}
+            if not texts:
+                return None
+            data = {str(name): str(value).encode() for name, value in texts.items()}
+            names = ("key-name", "secret")
+        else:
+            held = cache[Secret].get(ObjectRef(ref.name, instance.namespace))
+            if held is None:
+                raise PlanError(f"there is no Secret {ref.name}", reason="KeyMissing", field="spec.rndcKey.secretRef")
+            data, names = held.data, (ref.key_name_key, ref.secret_key)
+        try:
+            return key_from(data, name_key=names[0], secret_key=names[1])
+        except FormatError as error:
+            raise PlanError(str(error), reason="KeyInvalid", field="spec.rndcKey") from None
+
+    async def _open_gates(
+        self,
+        ctx: Context,
+        instance: Bind9Instance,
+        pods: Sequence[Pod],
+        zones: Sequence[DNSZone],
+    ) -> None:
+        """Let those pods answer that have all their zones; one that had them once stays, whatever happens later."""
+        servers, problems = self.desk.servers([instance], ctx.cache)
+        if problems:
+            return
+        by_uid = {server.uid: server for server in servers}
+        for pod in pods:
+            server = by_uid.get(pod.metadata.uid)
+            known = next((row for row in pod.status.conditions or () if row.type == READINESS_GATE), None)
+            if server is None or (known is not None and known.status == "True"):
+                continue
+            if not all(self._has(zone, server) for zone in zones):
+                continue
+            row = {
+                "type": READINESS_GATE,
+                "status": "True",
+                "reason": "ZonesSynced",
+                "message": f"{len(zones)} zones",
+                "lastTransitionTime": format_time(ctx.clock.time()),
+            }
+            patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [row]}}
+            await ctx.patch(pod, patch, kind=PatchType.STRATEGIC, subresource="status")
+
+    def _has(self, zone: DNSZone, server: Server) -> bool:
+        book = self.desk.books.get(zone.ref)
+        if book is None or not book.outcome_ready:
+            return False
+        if book.problem is not None:
+            return True  # it cannot be served by anybody: no reason to keep this server from the others
+        return book.has(server.id)
+
+    # -- telling -------------------------------------------------------------------------------------------------------
+
+    def _zones(self, instance: Bind9Instance, cache: Any) -> list[DNSZone]:
+        """The zones that this instance serves."""
+        return [
+            zone
+            for zone in cache[DNSZone]
+            if not zone.deleting
+            and any(
+                one.metadata.uid == instance.metadata.uid
+                for one in self.desk.choose_from(zone, [instance], cache).instances
+            )
+        ]
+
+    def _status(
+        self,
+        ctx: Context,
+        instance: Bind9Instance,
+        cluster: Bind9Cluster | None,
+        zones: Sequence[DNSZone],
+        facts: _Facts,
+    ) -> InstanceStatus:
+        known = instance.status or InstanceStatus()
+        generation = instance.metadata.generation
+        ready = condition("Ready", facts.reason == "AllReady", facts.reason, facts.message, generation=generation)
+        parent = None
+        if instance.spec.cluster_ref and cluster is not None:
+            parent = ObjectReference(
+                api_version=API, kind="Bind9Cluster", name=cluster.name, namespace=cluster.namespace
+            )
+        service = ctx.cache[Service].get(instance.ref) if not instance.spec.endpoints else None
+        held = ctx.cache[Secret].get(ObjectRef(f"{instance.name}-rndc-key", instance.namespace))
+        rows = [
+            ZoneReference(
+                api_version=API, kind="DNSZone", name=zone.name, namespace=zone.namespace, zone_name=zone.spec.zone_name
+            )
+            for zone in zones[:LISTED]
+        ]
+        return InstanceStatus(
+            conditions=with_conditions(known.conditions, ready, now=ctx.clock.time()),
+            observed_generation=generation
+            if facts.reason in {"AllReady", "PartiallyReady", "NotReady"}
+            else known.observed_generation,
+            observed_parent_generation=cluster.metadata.generation if cluster is not None else 0,
+            replicas=facts.wanted,
+            ready_replicas=facts.ready,
+            service_address=service.spec.cluster_ip if service is not None else "",
+            cluster_ref=parent,
+            zones=rows or None,
+            zones_count=len(zones),
+            rndc_key_rotation=_rotation(held) if not instance.spec.endpoints else None,
+        )
+
+    async def clean_up(self, ctx: Context, instance: Bind9Instance) -> Result:
+        """A deleted instance: its objects go with it; zones let go of it by themselves."""
+        self._renewed.pop(instance.ref, None)
+        servers, _ = self.desk.servers([instance], ctx.cache)
+        served = [
+            zone
+            for zone in ctx.cache[DNSZone]
+            if zone.status is not None
+            and any(
+                (row.namespace, row.name) == (instance.namespace, instance.name)
+                for row in zone.status.bind9_instances or ()
+            )
+        ]
+        if instance.spec.endpoints and served and servers:
+            # It goes on serving whoever asks it: zones take their data back first, for as long as they are waited for.
+            began = parse_time(instance.metadata.deletion_timestamp or "").timestamp()
+            if ctx.clock.time() - began < self.desk.options.deletion_grace.total_seconds():
+                for zone in served:
+                    self.desk.zones.send(zone.ref)
+                return requeue(after=1.0)
+        return done
+
+
+class _Facts:
+    """How many servers there should be, and how many there are."""
+
+    def __init__(self, wanted: int, ready: int, reason: str, message: str) -> None:
+        self.wanted, self.ready, self.message = wanted, ready, message
+        if not reason:
+            reason = "AllReady" if ready >= wanted else ("PartiallyReady" if ready else "NotReady")
+        self.reason = reason
+
+
+def _rndc_key(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RndcKey | None:
+    role = role_of(instance, cluster)
+    return instance.spec.rndc_key or (role.rndc_key if role is not None else None)
+
+
+def _secret(ref: ObjectRef, data: dict[str, str], notes: dict[str, str], labels: dict[str, str]) -> Secret:
+    from steersman.kube.objects import ObjectMeta
+
+    meta = ObjectMeta(name=ref.name, namespace=ref.namespace, labels=labels or None, annotations=notes or None)
+    return Secret(metadata=meta, type="Opaque", data={name: value.encode() for name, value in data.items()})
+
+
+def _rotation(held: Secret | None) -> KeyRotation | None:
+    if held is None or CREATED not in held.annotations:
+        return None
+    count = int(held.annotations.get(COUNT, "0"))
+    created = held.annotations[CREATED]
+    return KeyRotation(
+        created_at=created,
+        rotate_at=held.annotations.get(ROTATE, ""),
+        last_rotated_at=created if count else "",
+        rotation_count=count,
+    )

@@ -1,0 +1,175 @@
+"""named.conf of the servers that the operator makes. Pure; everything a person wrote is a checked token or quoted.
+
+Control, update and transfer have a key each. Nothing is transferred without one, nothing is forwarded unless asked for,
+and the version is nobody's business.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Final
+
+from steersman.errors import PlanError
+from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, ZONES, allowed_transfers
+from steersman.operators.dns.serverkinds import Bind9Config, DnssecConfig, Signing
+from steersman.operators.dns.zonetext import statement_text
+
+if TYPE_CHECKING:
+    from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance
+    from steersman.operators.dns.zonetext import Statement
+
+__all__ = [
+    "CONTROL_KEY",
+    "KEY_FILES",
+    "TRANSFER_KEY",
+    "UPDATE_KEY",
+    "acl_entry",
+    "config_of",
+    "named_conf",
+    "user_files",
+]
+
+CONTROL_KEY: Final = "bindy-operator"
+UPDATE_KEY: Final = "bindy-update"
+TRANSFER_KEY: Final = "bindy-transfer"
+CACHE: Final = "/var/cache/bind"
+KEY_FILES: Final = ("/etc/bind/keys/keys.conf", "/etc/bind/transfer/transfer.key")
+_WORDS: Final = frozenset({"any", "none", "localhost", "localnets"})
+_KEY: Final = re.compile(r"key\s+\"?([A-Za-z0-9._-]{1,253})\"?\Z")
+_ACL_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+
+
+def config_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Bind9Config:
+    """The configuration in effect, field by field: the instance's, else its cluster's."""
+    own = instance.spec.config or Bind9Config()
+    shared = (cluster.spec.global_ if cluster is not None else None) or Bind9Config()
+    merged = {
+        field: mine if (mine := getattr(own, field)) is not None else getattr(shared, field)
+        for field in Bind9Config.__struct_fields__
+    }
+    return Bind9Config(**merged)
+
+
+def acl_entry(entry: str, field: str, names: frozenset[str] = frozenset()) -> Statement:
+    """One entry of an access list; PlanError names the field when it is none."""
+    text = entry.strip()
+    sign = "!" if text.startswith("!") else ""
+    text = text.removeprefix("!").strip()
+    if (match := _KEY.match(text)) is not None:
+        return (f"{sign}key", match.group(1))
+    if text in _WORDS or text in names:
+        return (f"{sign}{text}",)
+    try:
+        where = str(ip_network(text, strict=False)) if "/" in text else str(ip_address(text))
+    except ValueError:
+        raise PlanError(
+            f'"{entry}" is no address, network, key or list', reason="ConfigurationInvalid", field=field
+        ) from None
+    return (f"{sign}{where}",)
+
+
+def _acl(entries: list[str] | None, field: str, names: frozenset[str], default: str) -> tuple[Statement, ...]:
+    if entries is None:
+        return ((default,),)
+    return tuple(acl_entry(entry, field, names) for entry in entries) or (("none",),)
+
+
+def user_files(instance: Bind9Instance, cluster: Bind9Cluster | None) -> dict[str, str]:
+    """ConfigMaps whose files are included: by key, the name of the ConfigMap."""
+    refs = instance.spec.config_map_refs or (cluster.spec.config_map_refs if cluster is not None else None)
+    if refs is None:
+        return {}
+    rows = {
+        "named.conf": refs.named_conf,
+        "named.conf.options": refs.named_conf_options,
+        "named.conf.zones": refs.named_conf_zones,
+    }
+    return {file: name for file, name in rows.items() if name}
+
+
+def named_conf(instance: Bind9Instance, cluster: Bind9Cluster | None) -> dict[str, str]:
+    """The files of an instance's configuration."""
+    config = config_of(instance, cluster)
+    acls = (cluster.spec.acls if cluster is not None else None) or {}
+    for name in acls:
+        if not _ACL_NAME.match(name) or name in _WORDS:
+            raise PlanError(f'"{name}" is no name for a list', reason="ConfigurationInvalid", field="spec.acls")
+    names = frozenset(acls)
+    users = user_files(instance, cluster)
+    parts: list[Statement] = [
+        (f"acl {name}", _acl(list(rows or ()), f"spec.acls.{name}", names, "none"))
+        for name, rows in sorted(acls.items())
+    ]
+    options = _options(config, names, allowed_transfers(instance, cluster))
+    lines = [f'include "{path}";' for path in KEY_FILES]
+    lines += [f"acl {name[4:]} {{ {statement_text(rows)} }};" for name, rows in parts]  # type: ignore[arg-type]
+    if "named.conf.options" in users:
+        lines.append('include "/etc/bind/user/named.conf.options";')
+    else:
+        lines.append(f"options {{ {statement_text(options)} }};")
+    lines.append(f'controls {{ inet * port {RNDC_PORT} allow {{ any; }} keys {{ "{CONTROL_KEY}"; }}; }};')
+    lines.append("statistics-channels { inet 127.0.0.1 port 8053 allow { 127.0.0.1; }; };")
+    lines.append(
+        "logging { channel stderr { stderr; severity info; print-time yes; }; category default { stderr; }; };"
+    )
+    signing = config.dnssec.signing if config.dnssec is not None else None
+    if signing is not None and signing.enabled:
+        lines.append(_policy(signing))
+    if "named.conf.zones" in users:
+        lines.append('include "/etc/bind/user/named.conf.zones";')
+    if "named.conf" in users:
+        lines = ['include "/etc/bind/user/named.conf";']
+    return {"named.conf": "\n".join(lines) + "\n"}
+
+
+def _options(config: Bind9Config, names: frozenset[str], transfers: list[str]) -> list[Statement]:
+    yes_no = {True: "yes", False: "no"}
+    dnssec = config.dnssec or DnssecConfig()
+    options: list[Statement] = [
+        ("directory", ZONES),
+        ("pid-file", "none"),
+        ("lock-file", "none"),
+        ("session-keyfile", f"{CACHE}/session.key"),
+        ("listen-on", "port", str(DNS_PORT), _acl(config.listen_on, "spec.config.listenOn", names, "any")),
+        ("listen-on-v6", "port", str(DNS_PORT), _acl(config.listen_on_v6, "spec.config.listenOnV6", names, "any")),
+        ("allow-new-zones", "yes"),
+        ("recursion", yes_no[bool(config.recursion)]),
+        ("allow-query", _acl(config.allow_query, "spec.config.allowQuery", names, "any")),
+        ("allow-transfer", _acl(transfers, "spec.config.allowTransfer", names, "none")),
+        ("notify", "explicit"),
+        ("notify-delay", "1"),
+        ("minimal-responses", "yes"),
+        ("version", "none"),
+        ("transfers-in", "100"),
+        ("transfers-per-ns", "50"),
+        ("serial-query-rate", "1000"),
+        ("startup-notify-rate", "1000"),
+        ("dnssec-validation", "auto" if dnssec.validation else "no"),
+    ]
+    if config.forwarders:
+        try:
+            addresses: tuple[Statement, ...] = tuple((str(ip_address(text)),) for text in config.forwarders)
+        except ValueError as error:
+            raise PlanError(str(error), reason="ConfigurationInvalid", field="spec.config.forwarders") from None
+        options.append(("forwarders", addresses))
+    return options
+
+
+def _policy(signing: Signing) -> str:
+    """A signing policy; both keys have one algorithm, because named wants it so."""
+    name = signing.policy
+    if name in {"default", "insecure", "none"}:
+        raise PlanError(
+            f'"{name}" is named\'s own', reason="ConfigurationInvalid", field="spec.global.dnssec.signing.policy"
+        )
+    algorithm = signing.algorithm.lower()
+    keys = (
+        f"keys {{ ksk lifetime {signing.ksk_lifetime} algorithm {algorithm}; "
+        f"zsk lifetime {signing.zsk_lifetime} algorithm {algorithm}; }};"
+    )
+    nsec3 = ""
+    if signing.nsec3:
+        salt = len(signing.nsec3_salt) // 2 if signing.nsec3_salt not in ("", "-") else 0
+        nsec3 = f" nsec3param iterations {signing.nsec3_iterations} optout no salt-length {salt};"
+    return f'dnssec-policy "{name}" {{ {keys}{nsec3} }};'

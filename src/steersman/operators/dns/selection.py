@@ -1,0 +1,160 @@
+"""Who serves a zone, and which zone a record is part of: pure functions of what the caches hold.
+
+An instance serves a zone when any of three says so: the zone's `bind9InstancesFrom`, the zone's `clusterRef`, or the
+instance's (or its cluster's) `zonesFrom`. Instances of another namespace take part only when they carry the annotation
+that lets that namespace in. A record that several zones select belongs to the oldest of them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steersman.errors import FormatError
+from steersman.kube.selectors import Selector
+from steersman.operators.dns.parts import selector_of
+from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.operators.dns.types import ALLOW_NAMESPACES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from steersman.operators.dns.recordkinds import Record
+    from steersman.operators.dns.serverkinds import Bind9Cluster, ClusterBind9Provider
+    from steersman.operators.dns.zonekinds import DNSZone
+
+__all__ = [
+    "Choice",
+    "choose_instances",
+    "label_values",
+    "record_selectors",
+    "selector_values",
+    "selects",
+    "source_of",
+    "zone_of",
+]
+
+EVERY = "*"  # the index value of selectors that name no exact label
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The instances of a zone."""
+
+    instances: tuple[Bind9Instance, ...]
+    methods: tuple[str, ...] = ()  # by which of the three
+    denied: tuple[str, ...] = ()  # instances that would be, had they let the zone's namespace in
+
+
+def choose_instances(
+    zone: DNSZone,
+    instances: Iterable[Bind9Instance],
+    clusters: Mapping[tuple[str, str], Bind9Cluster],
+    providers: Mapping[str, ClusterBind9Provider],
+) -> Choice:
+    """The union of the three ways, in the order of namespace and name."""
+    chosen: dict[str, Bind9Instance] = {}
+    methods: dict[str, None] = {}
+    denied: list[str] = []
+    selectors = _selectors(tuple(row.selector for row in zone.spec.bind9_instances_from or ()))
+    for instance in instances:
+        if instance.deleting:
+            continue
+        method = (
+            ("bind9InstancesFrom" if any(one.matches(instance.labels) for one in selectors) else "")
+            or _by_cluster(zone, instance, clusters, providers)
+            or _by_zones_from(zone, instance, clusters)
+        )
+        if not method:
+            continue
+        if instance.namespace != zone.namespace and not _lets_in(instance, zone.namespace):
+            denied.append(str(instance.ref))
+            continue
+        chosen[instance.metadata.uid or str(instance.ref)] = instance
+        methods[method] = None
+    ordered = sorted(chosen.values(), key=lambda one: (one.namespace, one.name))
+    return Choice(tuple(ordered), tuple(methods), tuple(sorted(denied)))
+
+
+def _by_cluster(
+    zone: DNSZone,
+    instance: Bind9Instance,
+    clusters: Mapping[tuple[str, str], Bind9Cluster],
+    providers: Mapping[str, ClusterBind9Provider],
+) -> str:
+    reference = instance.spec.cluster_ref
+    if not reference:
+        return ""
+    if reference == zone.spec.cluster_provider_ref and reference in providers:
+        return "clusterProviderRef"
+    if reference != zone.spec.cluster_ref:
+        return ""
+    own = (zone.namespace, reference) in clusters or reference not in providers
+    return "clusterRef" if not own or instance.namespace == zone.namespace else ""
+
+
+def _by_zones_from(zone: DNSZone, instance: Bind9Instance, clusters: Mapping[tuple[str, str], Bind9Cluster]) -> str:
+    if instance.namespace != zone.namespace:
+        return ""
+    cluster = clusters.get((instance.namespace, instance.spec.cluster_ref))
+    rows = [*(instance.spec.zones_from or ()), *((cluster.spec.zones_from or ()) if cluster is not None else ())]
+    return "zonesFrom" if any(one.matches(zone.labels) for one in _selectors(tuple(r.selector for r in rows))) else ""
+
+
+def _lets_in(instance: Bind9Instance, namespace: str) -> bool:
+    allowed = {part.strip() for part in instance.annotations.get(ALLOW_NAMESPACES, "").split(",")}
+    return "*" in allowed or namespace in allowed
+
+
+def _selectors(rows: Sequence[object]) -> list[Selector]:
+    return [_compiled(msgspec.json.encode(row)) for row in rows]
+
+
+@lru_cache(maxsize=16384)
+def _compiled(wire: bytes) -> Selector:
+    """A selector; one that cannot be read selects nothing."""
+    from steersman.operators.dns.parts import LabelSelector
+
+    try:
+        return selector_of(msgspec.json.decode(wire, type=LabelSelector))
+    except FormatError:
+        return Selector.NOTHING
+
+
+# ------------------------------------------------------------------------------------------------ records and zones
+
+
+def record_selectors(zone: DNSZone) -> list[Selector]:
+    """What `recordsFrom` means."""
+    return _selectors(tuple(row.selector for row in zone.spec.records_from or ()))
+
+
+def selects(zone: DNSZone, record: Record) -> bool:
+    """Whether a zone wants a record."""
+    return zone.namespace == record.namespace and any(one.matches(record.labels) for one in record_selectors(zone))
+
+
+def zone_of(record: Record, candidates: Iterable[DNSZone]) -> DNSZone | None:
+    """The zone that gets a record, of those that may want it: the oldest."""
+    wanting = [zone for zone in candidates if selects(zone, record)]
+    return min(wanting, key=lambda one: (one.metadata.creation_timestamp or "", one.name), default=None)
+
+
+def label_values(record: Record) -> list[str]:
+    """A record under each of its labels, for an index."""
+    return [f"{record.namespace}/{name}={value}" for name, value in record.labels.items()]
+
+
+def selector_values(zone: DNSZone) -> list[str]:
+    """A zone under the labels that its records must have, one per selector, for an index."""
+    found = []
+    for selector in record_selectors(zone):
+        exact = next(((row.key, value) for row in selector.requirements if (value := selector.exact(row.key))), None)
+        found.append(f"{zone.namespace}/{EVERY if exact is None else f'{exact[0]}={exact[1]}'}")
+    return found
+
+
+def source_of(record: Record) -> str:
+    """What a record is called in a draft: its kind and name, as kubectl takes them."""
+    return f"{type(record).KIND.kind.lower()}/{record.name}"

@@ -1,0 +1,117 @@
+"""Servers: where they are, which keys they know, and how we treat one that fails. Pure data, and two small machines.
+
+A breaker keeps a dead server from costing everybody time: after five failures in a row nobody asks it for half a
+minute, then one may try. A bucket keeps us from flooding a server that works.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from steersman.errors import DriverError
+from steersman.kube.resources import ObjectRef
+from steersman.operators.dns.tsig import Key
+from steersman.runtime.ratelimit import Bucket
+
+if TYPE_CHECKING:
+    from steersman.clock import Clock
+
+__all__ = ["PAUSE", "Breaker", "Gate", "Keys", "Server", "ServerUnavailable"]
+
+FAILURES: Final = 5
+PAUSE: Final = 30.0  # seconds
+PER_SECOND: Final = 2000.0
+BURST: Final = 4000
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The keys of a server. `previous` opens what has not heard of the new one yet."""
+
+    control: Key
+    update: Key
+    transfer: Key
+    previous: Key | None = None
+    previous_update: Key | None = None
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One named: an endpoint that exists, or a pod."""
+
+    instance: ObjectRef
+    name: str  # of the pod, or the place among the endpoints
+    role: str  # primary or secondary
+    address: str
+    dns_port: int
+    rndc_port: int
+    keys: Keys
+    directory: str = ""  # for zone files; empty: its own
+    records_only: bool = False
+    managed: bool = False
+    allow_transfer: tuple[str, ...] = ()
+    uid: str = ""  # of the pod: another pod at the same address is another server
+
+    @property
+    def id(self) -> str:
+        """What tells it from any other."""
+        return f"{self.instance}/{self.name}/{self.address}:{self.dns_port}/{self.uid}"
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.instance.name}/{self.name}"
+
+
+class ServerUnavailable(DriverError):  # noqa: N818  a state, not a fault
+    """Nobody asks this server now."""
+
+
+class Breaker:
+    """closed ──5 failures──► open ──30 s──► one try ──► closed, or open again"""
+
+    def __init__(self, clock: Clock, pause: float = PAUSE) -> None:
+        self._clock, self._pause = clock, pause
+        self._failures = 0
+        self._until = float("-inf")
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody may ask now; asking whether one may is taking the one try there is."""
+        if self._failures < FAILURES:
+            return False
+        now = self._clock.monotonic()
+        if now < self._until:
+            return True
+        self._until = now + self._pause  # this one may try; the others wait for what comes of it
+        return False
+
+    def succeeded(self) -> None:
+        """It works."""
+        self._failures = 0
+
+    def failed(self) -> None:
+        """It did not answer."""
+        self._failures += 1
+        if self._failures >= FAILURES:
+            self._until = self._clock.monotonic() + self._pause
+
+
+class Gate:
+    """What every request to one server passes."""
+
+    def __init__(self, server: str, clock: Clock, pause: float = PAUSE) -> None:
+        self._server = server
+        self._clock, self._pause = clock, pause
+        self.breaker = Breaker(clock, pause)
+        self._bucket = Bucket(per_second=PER_SECOND, burst=BURST, clock=clock)
+
+    async def enter(self) -> None:
+        """Wait for a turn; ServerUnavailable when there is none."""
+        if self.breaker.open:
+            raise ServerUnavailable(
+                f"it failed {FAILURES} times; the next try is within {self._pause:g} s", server=self._server
+            )
+        delay = self._bucket.when(self._server)
+        if delay > 0:
+            await self._clock.sleep(delay)

@@ -1,0 +1,82 @@
+"""What a DNSZone says by itself: its start of authority, name servers and glue. Pure."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from steersman.errors import FormatError, PlanError
+from steersman.operators.dns.compiler import ZONE
+from steersman.operators.dns.names import name_of, owner_in
+from steersman.operators.dns.rrsets import AAAA, NS, A, Contribution, Soa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from steersman.operators.dns.zonekinds import DNSZone, SOARecord
+
+__all__ = ["own_contributions", "soa_of", "zone_name"]
+
+
+def zone_name(zone: DNSZone) -> bytes:
+    """The zone's name; PlanError when it cannot be one."""
+    try:
+        return name_of(zone.spec.zone_name)
+    except FormatError as error:
+        raise PlanError(str(error), reason="InvalidName", field="spec.zoneName") from None
+
+
+def soa_of(zone: DNSZone, serial: int) -> Soa:
+    """The start of authority with a serial; PlanError when the zone's cannot be one."""
+    soa = zone.spec.soa_record
+    try:
+        primary, mailbox = name_of(soa.primary_ns), _mailbox(soa)
+    except FormatError as error:
+        raise PlanError(str(error), reason="InvalidSOA", field="spec.soaRecord") from None
+    return Soa(primary, mailbox, serial, soa.refresh, soa.retry, soa.expire, soa.negative_ttl)
+
+
+def _mailbox(soa: SOARecord) -> bytes:
+    """A mailbox as a name: the first label is the part before the @, whatever dots it has."""
+    text = soa.admin_email
+    if "@" not in text:
+        return name_of(text)
+    user, _, host = text.partition("@")
+    return name_of(f"{user.replace(chr(92) + '.', '.').replace('.', chr(92) + '.')}.{host}")
+
+
+def own_contributions(zone: DNSZone, name: bytes, addresses: Iterable[str] = ()) -> list[Contribution]:
+    """Name servers and their addresses. `addresses` are those of the servers themselves, for a zone that says none.
+
+    The primary of the start of authority is always a name server. A zone that has no usable one could not be served
+    at all; then its primary gets the addresses of the servers, which is what asking them would have shown anyway.
+    """
+    servers = {name_of(zone.spec.soa_record.primary_ns)}
+    glue: dict[tuple[bytes, int], set[bytes]] = {}
+
+    def add(host: bytes, text: str | None) -> None:
+        owner = owner_in(host, name)
+        if text and owner is not None:
+            family, kind = (socket.AF_INET6, AAAA) if ":" in text else (socket.AF_INET, A)
+            try:
+                glue.setdefault((owner, kind), set()).add(socket.inet_pton(family, text))
+            except OSError:
+                raise PlanError(f'"{text}" is not an address', reason="InvalidSOA", field="spec.nameServers") from None
+
+    try:
+        for row in zone.spec.name_servers or ():
+            host = name_of(row.hostname)
+            servers.add(host)
+            add(host, row.ipv4_address)
+            add(host, row.ipv6_address)
+        for hostname, address in (zone.spec.name_server_ips or {}).items():
+            host = name_of(hostname)
+            servers.add(host)
+            add(host, address)
+    except FormatError as error:
+        raise PlanError(str(error), reason="InvalidSOA", field="spec.nameServers") from None
+    if not glue and all(owner_in(host, name) is not None for host in servers):
+        for address in addresses:
+            add(name_of(zone.spec.soa_record.primary_ns), address)
+    parts = [Contribution(ZONE, (b"", NS), None, frozenset(servers))]
+    return [*parts, *(Contribution(ZONE, key, None, frozenset(values)) for key, values in sorted(glue.items()))]

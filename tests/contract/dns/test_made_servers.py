@@ -1,0 +1,134 @@
+"""Servers that the operator makes: their objects on both API servers, and a configuration that named accepts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from steersman.kube.errors import Invalid
+from steersman.kube.types import ConfigMap, Deployment, PodDisruptionBudget, Secret, Service
+from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.testing import RequestLog, eventually
+from steersman.testing.zones import Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+TRIGGER = "bindy.firestoned.io/reconcile-trigger"
+SIGNING = {"signing": {"enabled": True, "policy": "bindy-default", "nsec3": True}}
+
+
+@pytest.fixture
+def site(cluster, client, dns_kinds, namespace, named):
+    return Site(client, namespace, [])
+
+
+async def test_a_cluster_becomes_instances_and_they_become_what_pods_need_and_then_nothing_is_written(site, tmp_path):
+    config = {"allowQuery": ["any", "!192.0.2.1"], "forwarders": ["192.0.2.9"], "recursion": False, "dnssec": SIGNING}
+    spec = {
+        "primary": {"replicas": 1, "labels": {"tier": "gold"}, "allowTransfer": ["10.0.0.0/8", "inside"]},
+        "secondary": {"replicas": 1},
+        "acls": {"inside": ["192.0.2.0/24"]},
+        "global": config,
+        "storage": {"storageType": "persistentVolumeClaim"},
+    }
+    spec["primary"]["allowTransfer"] = ["10.0.0.0/8"]
+    await site.apply("Bind9Cluster", "c", spec)
+    async with site.running() as manager:
+
+        async def made():
+            await site.client.get(Deployment, "c-primary-0", namespace=site.namespace)
+            return await site.client.get(PodDisruptionBudget, "c-secondary-0", namespace=site.namespace)
+
+        await eventually(made, "the objects of both instances", timeout=120)
+        deployment = await site.client.get(Deployment, "c-primary-0", namespace=site.namespace)
+        pod = deployment.spec.template.spec
+        assert deployment.spec.strategy.type == "Recreate"
+        assert {volume.name for volume in pod.volumes} == {"zones", "cache", "config", "keys", "transfer"}
+        service = await site.client.get(Service, "c-primary-0", namespace=site.namespace)
+        assert {port.name for port in service.spec.ports} == {"dns-tcp", "dns-udp"}
+        instance = await site.client.get(Bind9Instance, "c-primary-0", namespace=site.namespace)
+        assert instance.labels["tier"] == "gold"
+        secret = await site.client.get(Secret, "c-primary-0-rndc-key", namespace=site.namespace)
+        shared = await site.client.get(Secret, "bind9-transfer-key", namespace=site.namespace)
+        files = (await site.client.get(ConfigMap, "c-primary-0-config", namespace=site.namespace)).data
+        _check(files, secret, shared, tmp_path)
+        await eventually(lambda: site.is_ready("Bind9Instance", "c-primary-0", "NotReady"), timeout=120)
+        await eventually(lambda: site.is_ready("Bind9Cluster", "c", "NotReady"), timeout=120)
+        tally = manager.engine("dns-instances").tally
+        await eventually(lambda: tally.active == 0 and not len(manager.engine("dns-instances").queue), timeout=120)
+
+        async def quiet():
+            with RequestLog(site.client) as log:
+                seen = tally.results["requeue_after"]
+                patch = {"metadata": {"annotations": {TRIGGER: f"look {seen}"}}}
+                await site.client.patch(Bind9Instance, "c-primary-0", patch, namespace=site.namespace)
+                await eventually(lambda: tally.results["requeue_after"] > seen, timeout=120)
+            assert len(log.writes) == 1, log.writes  # ours
+            return True
+
+        # What was under way may still be written; after that, a look writes nothing.
+        await eventually(quiet, "a look without a write", timeout=300)
+        spec["secondary"]["replicas"] = 0
+        await site.apply("Bind9Cluster", "c", spec)
+        await eventually(lambda: site.gone("Bind9Instance", "c-secondary-0"), timeout=120)
+        await site.delete("Bind9Cluster", "c")
+        await eventually(lambda: site.gone("Bind9Cluster", "c"), timeout=120)
+        assert await site.gone("Bind9Instance", "c-primary-0")
+
+
+def _check(files, secret, shared, folder):
+    """named-checkconf, with the files where they would be."""
+    text = files["named.conf"]
+    (folder / "keys.conf").write_bytes(secret.data["keys.conf"])
+    (folder / "transfer.key").write_bytes(shared.data["transfer.key"])
+    for place in ("zones", "cache"):
+        (folder / place).mkdir()
+    text = text.replace("/etc/bind/keys/", f"{folder}/").replace("/etc/bind/transfer/", f"{folder}/")
+    text = text.replace("/var/lib/bind", f"{folder}/zones").replace("/var/cache/bind", f"{folder}/cache")
+    (folder / "named.conf").write_text(text)
+    program = str(shutil.which("named-checkconf", path="/usr/bin:/usr/sbin"))
+    found = subprocess.run([program, str(folder / "named.conf")], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + text
+
+
+BAD = [
+    ("ARecord", {"name": "www", "ipv4Addresses": ["192.0.2.256"]}, "ipv4Addresses"),
+    ("ARecord", {"name": "bücher", "ipv4Addresses": ["192.0.2.1"]}, "name"),
+    ("ARecord", {"name": "a b", "ipv4Addresses": ["192.0.2.1"]}, "name"),
+    ("ARecord", {"name": "www", "ttl": -1, "ipv4Addresses": ["192.0.2.1"]}, "ttl"),
+    ("AAAARecord", {"name": "www", "ipv6Addresses": ["192.0.2.1"]}, "ipv6Addresses"),
+    ("CNAMERecord", {"name": "www", "target": "x.example.net"}, "target"),
+    ("MXRecord", {"name": "@", "priority": 70000, "mailServer": "x.example.net."}, "priority"),
+    ("TXTRecord", {"name": "t", "text": ["a\nb"]}, "text"),
+    ("TXTRecord", {"name": "t", "text": []}, "text"),
+    ("SRVRecord", {"name": "sip", "priority": 1, "weight": 1, "port": 1, "target": "x.example.net."}, "name"),
+    ("CAARecord", {"name": "@", "flags": 256, "tag": "issue", "value": "x"}, "flags"),
+    ("CAARecord", {"name": "@", "flags": 0, "tag": "is sue", "value": "x"}, "tag"),
+    ("NSRecord", {"name": "sub", "nameserver": 'x"; }; zone "evil" {'}, "nameserver"),
+    ("Bind9Instance", {"role": "boss", "clusterRef": ""}, "role"),
+    ("Bind9Instance", {"role": "primary", "clusterRef": "", "config": {"allowQuery": ["any; };"]}}, "allowQuery"),
+    ("Bind9Cluster", {"primary": {"replicas": 101}}, "replicas"),
+]
+BAD_TOGETHER = [  # told by expressions, which the embedded server does not evaluate
+    ("ARecord", {"name": "www"}, "ipv4Addresses"),
+    ("CNAMERecord", {"name": "@", "target": "x.example.net."}, "name"),
+    ("MXRecord", {"name": "@", "priority": 1, "mailServer": "."}, "mailServer"),
+    ("Bind9Instance", {"role": "primary", "clusterRef": "", "endpoints": [{"address": "192.0.2.1"}]}, "rndcKey"),
+    ("Bind9Cluster", {"global": {"dnssec": {"signing": {"policy": "default"}}}}, "policy"),
+]
+
+
+async def test_what_can_never_be_right_is_refused_with_the_name_of_the_field(site):
+    await _refused(site, BAD)
+
+
+async def test_what_cannot_be_right_together_is_refused_with_the_name_of_the_field(real, client, dns_kinds, namespace):
+    await _refused(Site(client, namespace, []), BAD_TOGETHER)
+
+
+async def _refused(site, rows):
+    for number, (kind, spec, field) in enumerate(rows):
+        with pytest.raises(Invalid) as refused:
+            await site.apply(kind, f"bad-{number}", spec)
+        assert field in str(refused.value) or any(field in (c.field or "") for c in refused.value.causes), (kind, spec)

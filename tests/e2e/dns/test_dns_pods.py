@@ -1,0 +1,285 @@
+"""Whole clusters through Kubernetes objects only: pods on the real control plane are real name servers.
+
+Deployments become pods by Kubernetes' own controllers, and a kubelet of the test runs what the pods describe: paths,
+ports, keys, users and rights of the operator's manifests are used as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import dns.exception
+import dns.rcode
+import pytest
+import pytest_asyncio
+
+from steersman.clock import SYSTEM_CLOCK
+from steersman.kube.types import Pod, Secret
+from steersman.operators.dns.rndc import ControlRefused, Rndc
+from steersman.operators.dns.tsig import key_from
+from steersman.testing import eventually
+from steersman.testing.absence import not_here
+from steersman.testing.zones import Site, ask, serial
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+GATE = "bindy.firestoned.io/zones-synced"
+CREATED = "bindy.firestoned.io/rndc-created-at"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def real():
+    """A control plane on which Deployments become pods; nobody but the test's kubelet takes care of those."""
+    from steersman.testing.binaries import BinariesError
+    from steersman.testing.controlplane import LIFECYCLE_CONTROLLERS, ControlPlane
+
+    try:
+        controllers = (*LIFECYCLE_CONTROLLERS, "deployment-controller", "replicaset-controller")
+        async with ControlPlane(controllers=controllers) as plane:
+            yield plane
+    except BinariesError as error:
+        not_here(error)
+
+
+@pytest.fixture
+async def kubelet(real, client, namespace, named, tmp_path):
+    from steersman.testing.kubelet import ProcessKubelet
+    from steersman.testing.podnetwork import PodsUnavailable
+
+    folder = tmp_path / "pods"
+    folder.mkdir()
+    kubelet = ProcessKubelet(client, namespace, folder)
+    try:
+        await kubelet.__aenter__()
+    except PodsUnavailable as error:
+        not_here(error)
+    try:
+        yield kubelet
+    finally:
+        await kubelet.__aexit__()
+        for log in sorted(folder.glob("*/bind9.log")):
+            print(log.parent.name, log.read_text(errors="replace")[-2000:])  # noqa: T201  # shown when the test fails
+
+
+class _PodServer:
+    """A pod, as something to ask."""
+
+    dns_port = 5353
+
+    def __init__(self, pod):
+        self.name, self.address, self.uid = pod.name, pod.status.pod_ip, pod.metadata.uid
+
+
+class _Pods:
+    """The servers of a cluster, as their pods are now."""
+
+    def __init__(self, site):
+        self.site = site
+
+    async def all(self):
+        return [
+            pod for pod in (await self.site.client.list(Pod, namespace=self.site.namespace)).items if not pod.deleting
+        ]
+
+    async def of(self, instance):
+        return next(pod for pod in await self.all() if pod.labels["instance"] == instance)
+
+    async def ready(self, count):
+        """The servers, once `count` pods are Ready."""
+        found = [_PodServer(pod) for pod in await self.all() if _is_ready(pod)]
+        return found if len(found) == count else None
+
+
+def _is_ready(pod):
+    return any(row.type == "Ready" and row.status == "True" for row in pod.status.conditions or ())
+
+
+@pytest.fixture
+def site(real, client, dns_kinds, namespace):
+    return Site(client, namespace, [])
+
+
+CLUSTER = {"primary": {"replicas": 2, "rndcKey": {"autoRotate": True}}, "secondary": {"replicas": 2}}
+
+
+class _Witness:
+    """Asks every pod all the time, and remembers what no server may ever say.
+
+    Each pod is asked by its own address, so also while it gets no traffic; the serials of an instance are those of all
+    the pods it had.
+    """
+
+    def __init__(self, pods, zone):
+        self.pods, self.zone = pods, zone
+        self.serials, self.lies, self.answers, self.strict = {}, [], 0, True
+
+    async def __aenter__(self):
+        self._task = asyncio.create_task(self._work())
+        return self
+
+    async def __aexit__(self, *_):
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _work(self):
+        while True:
+            for pod in await self.pods.all():
+                if pod.status.pod_ip:
+                    await self._ask(pod)
+            await asyncio.sleep(0.02)
+
+    async def _ask(self, pod):
+        server = _PodServer(pod)
+        try:
+            soa = await ask(server, self.zone, "SOA")
+            www = await ask(server, f"www.{self.zone}", "A")
+        except (OSError, EOFError, dns.exception.DNSException):
+            return  # silence is no lie
+        who = pod.labels["instance"]
+        if soa.rcode() == dns.rcode.NOERROR and www.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
+            self.answers += 1
+            number = soa.answer[0][0].serial if soa.answer else 0
+            if number < self.serials.setdefault(who, number):
+                self.lies.append(f"{pod.name} went from serial {self.serials[who]} back to {number}")
+            self.serials[who] = max(number, self.serials[who])
+            if not www.answer:
+                self.lies.append(f"{pod.name} knows nothing of www at serial {number}")
+        elif self.strict and _is_ready(pod):
+            now = [one for one in await self.pods.all() if one.metadata.uid == pod.metadata.uid]
+            if now and _is_ready(now[0]):
+                self.lies.append(f"{pod.name} is Ready and says {dns.rcode.to_text(soa.rcode())}")
+
+
+async def _cluster(site, **spec):
+    await site.apply("Bind9Cluster", "c", {**CLUSTER, **spec})
+    await site.zone("example.org", clusterRef="c", bind9InstancesFrom=[])
+    await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+
+
+async def _agreed(site, pods, address):
+    """Four pods are Ready, and all of them have that address and the serial of the zone's status."""
+    servers = await pods.ready(4)
+    assert servers, "not ready"
+    await site.answers("www.example.org", "A", {address}, servers)
+    zone = await site.get("DNSZone", "example.org")
+    assert {await serial(server, "example.org") for server in servers} == {zone.status.serial}
+    return servers
+
+
+async def test_no_pod_gets_traffic_before_it_has_its_zones_and_no_lost_disk_means_an_older_answer(site, kubelet):
+    pods = _Pods(site)
+    await _cluster(site)
+    async with site.running(), _Witness(pods, "example.org") as witness:
+        servers = await eventually(lambda: _agreed(site, pods, "192.0.2.1"), timeout=180)
+        for pod in await pods.all():
+            rows = {row.type: row for row in pod.status.conditions}
+            assert rows[GATE].reason == "ZonesSynced"
+        for number, lost in enumerate((["c-primary-0", "c-secondary-0"], ["c-primary-0", "c-primary-1"]), start=2):
+            for instance in lost:
+                pod = await pods.of(instance)
+                await site.client.delete(Pod, pod.name, namespace=site.namespace)
+            await site.record("A", "www", ipv4Addresses=[f"192.0.2.{number}"])
+            before = {server.uid for server in servers}
+            servers = await eventually(lambda number=number: _agreed(site, pods, f"192.0.2.{number}"), timeout=180)
+            assert len({server.uid for server in servers} - before) == 2
+        witness.strict = False  # named answers before it has read its files again, and so would it on any node
+        crashed = (await pods.of("c-primary-1")).name
+        kubelet.crash(crashed)
+        await site.record("A", "www", ipv4Addresses=["192.0.2.4"])
+        await eventually(lambda: _agreed(site, pods, "192.0.2.4"), timeout=180)
+        answered = witness.answers
+        await eventually(lambda: witness.answers >= answered + 4, timeout=120)
+    assert witness.lies == []
+
+
+class _Always:
+    """Looks all the time; `found` has what should never be seen."""
+
+    def __init__(self, look):
+        self._look, self.found = look, []
+
+    async def __aenter__(self):
+        self._task = asyncio.create_task(self._work())
+        return self
+
+    async def __aexit__(self, *_):
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _work(self):
+        while True:
+            if seen := await self._look():
+                self.found.append(seen)
+            await asyncio.sleep(0.02)
+
+
+async def _rotated(site, servers):
+    """Have a key made anew, while records keep changing."""
+    name = "c-primary-0-rndc-key"
+    old = await site.client.get(Secret, name, namespace=site.namespace)
+    due = {"metadata": {"annotations": {CREATED: "2020-01-01T00:00:00Z"}}}
+    await site.client.patch(Secret, name, due, namespace=site.namespace)
+    for number in range(2, 12):
+        await site.record("A", "www", ipv4Addresses=[f"192.0.2.{number}"])
+        await eventually(lambda n=number: site.answers("www.example.org", "A", {f"192.0.2.{n}"}, servers), timeout=120)
+
+    async def made():
+        found = await site.client.get(Secret, name, namespace=site.namespace)
+        return found if found.annotations["bindy.firestoned.io/rndc-rotation-count"] == "1" else None
+
+    new = await eventually(made, "the key was made anew, once", timeout=120)
+    assert new.data["previous-secret"] == old.data["secret"] != new.data["secret"]
+    address = next(server.address for server in servers if server.name.startswith("c-primary-0"))
+    await eventually(lambda: _opens(address, new), "the new key opens", timeout=120)
+    assert not await _opens(address, old)
+
+
+async def test_keys_rotate_without_a_restart_and_a_new_configuration_rolls_out_one_server_at_a_time(site, kubelet):
+    pods = _Pods(site)
+    await _cluster(site)
+
+    async def trouble():
+        status, reason, message = await site.ready("DNSZone", "example.org")
+        return (reason, message) if status == "False" else None
+
+    async def too_few():
+        ready = [pod.name for pod in await pods.all() if _is_ready(pod)]
+        return ready if len(ready) < 3 else None
+
+    async with site.running():
+        servers = await eventually(lambda: _agreed(site, pods, "192.0.2.1"), timeout=180)
+        await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+        pids = {server.name: kubelet.pids(server.name) for server in servers}
+        async with _Always(trouble) as failures:
+            await _rotated(site, servers)
+            await site.record("A", "www", ipv4Addresses=["192.0.2.12"])
+            await eventually(lambda: _agreed(site, pods, "192.0.2.12"), timeout=120)
+        assert failures.found == []
+        assert {server.name: kubelet.pids(server.name) for server in servers} == pids
+
+        before = {server.uid for server in servers}
+
+        async def rolled():
+            found = await _agreed(site, pods, "192.0.2.12")
+            return not {server.uid for server in found} & before
+
+        async with _Always(too_few) as gaps:
+            await site.apply("Bind9Cluster", "c", {**CLUSTER, "global": {"allowQuery": ["any", "!192.0.2.99"]}})
+            await eventually(rolled, "all four are new", timeout=240)
+        assert gaps.found == []
+        order = [name.rsplit("-", 2)[0] for name in kubelet.started[4:]]
+        assert order == ["c-secondary-0", "c-secondary-1", "c-primary-0", "c-primary-1"]
+
+
+async def _opens(address, secret):
+    """Whether named lets the control key of a Secret in."""
+    channel = Rndc(address, 9530, key_from(secret.data), clock=SYSTEM_CLOCK, timeout=30)
+    try:
+        await channel.command("status")
+    except ControlRefused:
+        return False
+    finally:
+        channel.close()
+    return True

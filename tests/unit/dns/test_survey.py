@@ -1,0 +1,49 @@
+"""What the commands of the dns operator say about zones."""
+
+from __future__ import annotations
+
+import yaml
+
+from steersman.operators.dns.survey import Survey, lay_over
+
+WITHOUT_KEY = """
+apiVersion: bindy.firestoned.io/v1beta1
+kind: Bind9Instance
+metadata: {name: ns1, labels: {dns: primary}}
+spec:
+  clusterRef: ""
+  role: primary
+  endpoints: [{address: 192.0.2.53, dnsPort: 53, rndcPort: 953}]
+  rndcKey: {secretRef: {name: ns1-key}}
+---
+apiVersion: bindy.firestoned.io/v1beta1
+kind: DNSZone
+metadata: {name: example-org}
+spec:
+  zoneName: example.org
+  ttl: 300
+  soaRecord:
+    {primaryNs: ns1.example.org., adminEmail: a@example.org, refresh: 60, retry: 60, expire: 60, negativeTtl: 60}
+  nameServers: [{hostname: ns1.example.org., ipv4Address: 192.0.2.53}]
+  recordsFrom: [{selector: {matchLabels: {zone: example-org}}}]
+  bind9InstancesFrom: [{selector: {matchLabels: {dns: primary}}}]
+---
+apiVersion: bindy.firestoned.io/v1beta1
+kind: ARecord
+metadata: {name: www, labels: {zone: example-org}}
+spec: {name: www, ipv4Addresses: [192.0.2.80]}
+"""
+
+
+async def test_a_name_in_a_zone_that_cannot_be_planned_is_told_why():
+    objects = {}
+    assert lay_over(objects, yaml.safe_load_all(WITHOUT_KEY), "dns") == []
+    survey = Survey(objects)
+    try:
+        (reason,) = await survey.reasons("www.example.org")
+        elsewhere = await survey.reasons("www.example.net")
+    finally:
+        survey.close()
+    assert reason.source == "example-org"
+    assert "ns1-key" in reason.message
+    assert elsewhere == []
