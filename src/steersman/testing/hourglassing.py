@@ -1,0 +1,90 @@
+"""Executors, performers and their pods for tests of the hourglass operator.
+
+await install(client)
+await client.create(performer("p", namespace, image="avs:1"))
+await settle_pod(client, "performer-p", namespace, ready=True)     # where nothing else moves pods along
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.kube.errors import AlreadyExists
+from steersman.kube.types.pods import Pod
+from steersman.operators.hourglass.types import GROUP, VERSION, HourglassExecutor, Performer, StoredPerformer
+from steersman.testing.waiting import eventually
+
+if TYPE_CHECKING:
+    from steersman.kube.client import Client
+
+__all__ = ["executor", "install", "performer", "ready_performer", "settle_pod", "status_of"]
+
+API = f"{GROUP}/{VERSION}"
+CONFIG: dict[str, Any] = {
+    "aggregatorEndpoint": "aggregator.hourglass.io:9090",
+    "operatorKeys": {"ecdsa": "ecdsa-key-material", "bls": "bls-key-material"},
+    "chains": [{"name": "ethereum", "rpc": "https://rpc.example", "chainId": 1, "taskMailboxAddress": "0x..."}],
+}
+
+
+def performer(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    """A performer; `image` and `avsAddress` are there unless said otherwise."""
+    body = {"avsAddress": "0xtest-avs-address", "image": "avs:1"} | spec
+    return {"apiVersion": API, "kind": "Performer", "metadata": {"name": name, "namespace": namespace}, "spec": body}
+
+
+def executor(name: str, namespace: str, *, config: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """An executor with two keys and one chain."""
+    metadata = {"name": name, "namespace": namespace}
+    body = {"image": "executor:1", "config": CONFIG | (config or {})} | spec
+    return {"apiVersion": API, "kind": "HourglassExecutor", "metadata": metadata, "spec": body}
+
+
+async def install(client: Client) -> None:
+    """Both definitions, served; harmless when repeated."""
+    from steersman.crd.manifest import crd_manifest
+
+    for kind in (HourglassExecutor, Performer):
+        try:
+            await client.create(crd_manifest(kind))
+        except AlreadyExists:
+            continue
+    for kind in (HourglassExecutor, Performer):
+        await eventually(lambda kind=kind: _served(client, kind), f"{kind.KIND.plural} are served", timeout=60)  # type: ignore[misc]
+
+
+async def _served(client: Client, kind: Any) -> bool:
+    await client.list(kind.KIND, namespace="default")
+    return True
+
+
+async def status_of(client: Client, name: str, namespace: str) -> dict[str, Any]:
+    """The status of a performer, as it is now."""
+    return (await client.get(StoredPerformer, name, namespace=namespace)).status or {}
+
+
+async def ready_performer(client: Client, name: str, namespace: str, **fields: Any) -> dict[str, Any]:
+    """Wait until a performer is ready, settled on its newest spec, and its status has these fields."""
+
+    async def settled() -> dict[str, Any]:
+        found = await client.get(StoredPerformer, name, namespace=namespace)
+        status = found.status or {}
+        assert status.get("observedGeneration") == found.metadata.generation, status
+        assert (status.get("ready"), status.get("phase")) == (True, "Running"), status
+        assert {field: status.get(field) for field in fields} == fields
+        return status
+
+    return await eventually(settled, f"performer {name} is ready", timeout=90)
+
+
+async def settle_pod(
+    client: Client, name: str, namespace: str, *, phase: str = "Running", ready: bool = True, **status: Any
+) -> Pod:
+    """Give a pod a state, in the place of a kubelet; waits until there is such a pod."""
+    conditions = [{"type": "Ready", "status": "True" if ready and phase == "Running" else "False"}]
+    body = {"status": {"phase": phase, "conditions": conditions, **status}}
+
+    async def patched() -> Pod:
+        return await client.patch(Pod, name, body, namespace=namespace, subresource="status")
+
+    return await eventually(patched, f"pod {name} exists", timeout=60)
