@@ -1,0 +1,1 @@
+"""The toolset operator: discovers observability services and keeps the toolset ConfigMap of an agent true."""

@@ -1,0 +1,139 @@
+"""Which key goes into which ConfigMap: one, or a base with parts when one is too small. Pure.
+
+Invariant: the base alone is always loadable, every part is too, no value is ever cut, and a key stays where it is while
+it fits there. Sizes are bytes of values in UTF-8, other people's keys included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from steersman.operators.toolset.blockyaml import GENERATED, dump
+from steersman.operators.toolset.holmes import BASE_UNIT, render_holmes
+from steersman.operators.toolset.kubernaut import render_kubernaut
+from steersman.operators.toolset.model import KUBERNETES_KEY
+from steersman.operators.toolset.types import HOLMES_KEY, INDEX_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from steersman.operators.toolset.holmes import Entries
+    from steersman.operators.toolset.model import Model
+
+__all__ = ["Layout", "content_hash", "lay_out", "part_name", "size_of"]
+
+JOIN_RATIO: Final = 0.8  # parts are joined again only well below the limit, so that one service more or less is quiet
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """What every ConfigMap holds of ours."""
+
+    base: Mapping[str, str]
+    parts: Mapping[int, Mapping[str, str]] = {}
+    skipped: tuple[str, ...] = ()  # keys that fit nowhere
+
+    @property
+    def split(self) -> bool:
+        """Whether there is more than one."""
+        return bool(self.parts)
+
+
+def size_of(data: Mapping[str, str]) -> int:
+    """Bytes of the values."""
+    return sum(len(value.encode()) for value in data.values())
+
+
+def content_hash(data: Mapping[str, str]) -> str:
+    """The same for the same keys and values."""
+    digest = hashlib.sha256()
+    for key in sorted(data):
+        digest.update(f"{len(key)}:{key}{len(data[key].encode())}:".encode() + data[key].encode())
+    return digest.hexdigest()
+
+
+def part_name(name: str, number: int) -> str:
+    """The ConfigMap of a part."""
+    return f"{name}-{number}"
+
+
+def lay_out(
+    model: Model,
+    entries: Entries,
+    dialects: Collection[str],
+    *,
+    limit: int,
+    others: int = 0,
+    places: Mapping[str, int] | None = None,
+) -> Layout:
+    """Where everything goes. `others` are the bytes of foreign keys in the base, `places` where keys are now."""
+    texts = render_kubernaut(model) if "kubernaut" in dialects else {}
+    whole = dict(texts)
+    if "holmesgpt" in dialects:
+        whole[HOLMES_KEY] = render_holmes(entries)
+    places = places or {}
+    if size_of(whole) + others <= (limit * JOIN_RATIO if places else limit):
+        return Layout(base=whole)
+    return _split(model, entries, texts, "holmesgpt" in dialects, limit, others, places)
+
+
+def _split(
+    model: Model,
+    entries: Entries,
+    texts: Mapping[str, str],
+    holmes: bool,
+    limit: int,
+    others: int,
+    places: Mapping[str, int],
+) -> Layout:
+    """The base keeps what is always there; toolsets go to parts, first-fit in order of their keys."""
+    sizes = {one.key: _weight(one.key, texts, entries, holmes) for one in model.toolsets}
+    homes: dict[str, int] = {}
+    filled: dict[int, int] = {}
+    for key in sorted(sizes, key=lambda key: (key not in places, key)):  # who has a place keeps it
+        if sizes[key] > limit:
+            continue
+        wanted = [places[key]] if key in places else []
+        number = next(one for one in (*wanted, *range(1, len(sizes) + 2)) if filled.get(one, 0) + sizes[key] <= limit)
+        homes[key] = number
+        filled[number] = filled.get(number, 0) + sizes[key]
+    homes = _packed(homes)
+    parts: dict[int, dict[str, str]] = {}
+    for number in sorted(set(homes.values())):
+        units = {key for key, home in homes.items() if home == number}
+        parts[number] = {key: texts[key] for key in sorted(units) if key in texts}
+        if holmes:
+            parts[number][HOLMES_KEY] = render_holmes(entries, units)
+    base = {KUBERNETES_KEY: texts[KUBERNETES_KEY]} if texts else {}
+    if holmes:
+        base[HOLMES_KEY] = render_holmes(entries, {BASE_UNIT})
+    base[INDEX_KEY] = _index(parts)
+    skipped = tuple(sorted(set(sizes) - set(homes)))
+    return Layout(base=base, parts=parts, skipped=(*skipped, *([INDEX_KEY] if size_of(base) + others > limit else [])))
+
+
+def _weight(key: str, texts: Mapping[str, str], entries: Entries, holmes: bool) -> int:
+    """What a toolset adds to a part, at most: its text, and its own loadable file."""
+    own = len(texts[key].encode()) if key in texts else 0
+    return own + (len(render_holmes(entries, {key}).encode()) if holmes else 0)
+
+
+def _packed(homes: dict[str, int]) -> dict[str, int]:
+    """The same with numbers from 1 on, without gaps, when a part has become empty."""
+    used = sorted(set(homes.values()))
+    if used == list(range(1, len(used) + 1)):
+        return homes
+    gaps = [number for number in range(1, len(used) + 1) if number not in used]
+    moves = dict(zip(reversed(used), gaps, strict=False))
+    moves = {old: new for old, new in moves.items() if new < old}
+    return {key: moves.get(home, home) for key, home in homes.items()}
+
+
+def _index(parts: Mapping[int, Mapping[str, str]]) -> str:
+    rows = [
+        {"part": number, "hash": content_hash(data), "keys": sorted(data)} for number, data in sorted(parts.items())
+    ]
+    return GENERATED + dump({"parts": rows})
