@@ -1,0 +1,189 @@
+"""Health: who leads, what is wrong, watches, queues, and small charts of the last ten minutes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steersman.web import views
+from steersman.web.markup import Element, h
+from steersman.web.pages.layout import document
+from steersman.web.pages.pieces import age, duration, sign
+
+if TYPE_CHECKING:
+    from steersman.web.model import ControllerHealth, Health, Series, WatchHealth
+    from steersman.web.observer import Observer
+
+__all__ = ["page"]
+
+WIDTH, HEIGHT = 240, 48  # of a chart, in its own units
+
+
+def page(observer: Observer, _path: dict[str, str], _query: Any) -> str:
+    """Draw it."""
+    health = views.health_of(observer.vitals(), observer.now())
+    vitals = health.vitals
+    return document(
+        "health",
+        "Health",
+        h(
+            "div",
+            {"class": "heading"},
+            h("h1", {}, "Health"),
+            sign("good", "Ready") if health.ready else sign("bad", "Not ready"),
+        ),
+        _problems(health),
+        _facts(health),
+        h("section", {"class": "charts", "aria-label": "The last ten minutes"}, [_chart(one) for one in vitals.series]),
+        _table(
+            "Controllers",
+            ("Controller", "Running", "Ready", "Waiting", "Done", "Failed", "Retries", "Reconcile", "In queue"),
+            [_controller(one) for one in vitals.controllers],
+        ),
+        _table(
+            "Watches", ("Watch", "State", "Objects", "Last heard", "Revision"), [_watch(one) for one in vitals.watches]
+        ),
+        observer=observer,
+        refresh="change beat",
+    )
+
+
+def _problems(health: Health) -> Element | None:
+    wrong = [check for check in health.vitals.checks if check.problem is not None]
+    if not wrong:
+        return None
+    return h(
+        "section",
+        {"class": "alert", "role": "alert"},
+        h("h2", {}, "What is wrong"),
+        h("ul", {}, [h("li", {}, h("b", {}, one.name), f": {one.problem}") for one in wrong]),
+    )
+
+
+def _facts(health: Health) -> Element:
+    vitals, who = health.vitals, health.vitals.leadership
+    acts = "leads" if who.leading else "stands by"
+    rows: list[tuple[str, object]] = [
+        ("This process", f"{acts}{'' if who.elected else ' (no leader election)'}"),
+        *(
+            [("Identity", h("code", {}, who.identity)), ("Leader", h("code", {}, who.leader or "nobody"))]
+            if who.elected
+            else []
+        ),
+        ("Started", age(vitals.started, health.at)),
+        ("Version", vitals.version),
+        ("Checks", f"{sum(one.problem is None for one in vitals.checks)} of {len(vitals.checks)} fine"),
+    ]
+    return h("dl", {"class": "facts card"}, [[h("dt", {}, name), h("dd", {}, value)] for name, value in rows])
+
+
+def _chart(series: Series) -> Element:
+    last = series.values[-1] if series.values else None
+    top = max(series.values, default=0.0)
+    told = "no sample yet" if last is None else f"{_number(last)} {series.unit}"
+    return h(
+        "figure",
+        {"class": "chart card", "data-key": series.name},
+        h("figcaption", {}, series.name, h("b", {}, told)),
+        h(
+            "svg",
+            {
+                "viewBox": f"0 0 {WIDTH} {HEIGHT}",
+                "preserveAspectRatio": "none",
+                "role": "img",
+                "aria-label": f"{series.name}: now {told}, at most {_number(top)}",
+            },
+            h("path", {"class": "area", "d": _area(series.values, top)}),
+            h("path", {"class": "line", "d": _line(series.values, top)}),
+        ),
+        h(
+            "p",
+            {"class": "quiet"},
+            f"at most {_number(top)} in {duration(max(1, len(series.values)) * series.step_seconds)}",
+        ),
+    )
+
+
+def _points(values: list[float], top: float) -> list[tuple[float, float]]:
+    step = WIDTH / max(1, len(values) - 1)
+    usable = HEIGHT - 4
+    return [(round(i * step, 1), round(HEIGHT - 2 - usable * (v / top if top else 0), 1)) for i, v in enumerate(values)]
+
+
+def _line(values: list[float], top: float) -> str:
+    points = _points(values, top)
+    if len(points) < 2:
+        return f"M0 {HEIGHT - 2}H{WIDTH}"
+    return "M" + "L".join(f"{x} {y}" for x, y in points)
+
+
+def _area(values: list[float], top: float) -> str:
+    if len(values) < 2:
+        return f"M0 {HEIGHT}H{WIDTH}"
+    return f"{_line(values, top)}L{WIDTH} {HEIGHT}L0 {HEIGHT}Z"
+
+
+def _number(value: float) -> str:
+    """Three digits at most.
+
+    >>> [_number(one) for one in (0, 0.25, 12.34, 1234.5)]
+    ['0', '0.25', '12.3', '1234']
+    """
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _table(title: str, columns: tuple[str, ...], rows: list[Element]) -> Element:
+    return h(
+        "section",
+        {"data-key": title},
+        h("h2", {}, title, h("span", {"class": "count"}, len(rows))),
+        h(
+            "div",
+            {"class": "scroll card", "tabindex": "0", "role": "region", "aria-label": title},
+            h(
+                "table",
+                {},
+                h("thead", {}, h("tr", {}, [h("th", {"scope": "col"}, one) for one in columns])),
+                h("tbody", {}, rows),
+            ),
+        ),
+    )
+
+
+def _controller(one: ControllerHealth) -> Element:
+    return h(
+        "tr",
+        {"data-key": one.name},
+        h("td", {}, one.name, None if one.synced else sign("waiting", "not synced")),
+        h("td", {"class": "number"}, f"{one.running}/{one.workers}"),
+        [
+            h("td", {"class": "number"}, number)
+            for number in (
+                one.ready,
+                one.waiting,
+                one.succeeded,
+                one.failed,
+                one.retries,
+                _ms(one.mean_seconds),
+                _ms(one.mean_queue_seconds),
+            )
+        ],
+    )
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{_number(1000 * seconds)} ms"
+
+
+def _watch(one: WatchHealth) -> Element:
+    state = sign("good", "synced") if one.synced else sign("waiting", "not synced")
+    if one.problem:
+        state = sign("bad", one.problem)
+    return h(
+        "tr",
+        {"data-key": one.name},
+        h("td", {}, one.name),
+        h("td", {}, state),
+        h("td", {"class": "number"}, one.objects),
+        h("td", {"class": "number"}, "never" if one.age_seconds is None else f"{duration(one.age_seconds)} ago"),
+        h("td", {}, h("code", {}, one.revision)),
+    )

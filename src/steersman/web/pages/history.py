@@ -1,0 +1,117 @@
+"""The history: who changed which keys, which workloads restarted, when, and how it ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from steersman.web import views
+from steersman.web.api import filters_of
+from steersman.web.markup import Element, h
+from steersman.web.model import Outcome
+from steersman.web.pages.layout import document
+from steersman.web.pages.pieces import age, changes, duration, empty, entry_row, outcome, workload_link
+
+if TYPE_CHECKING:
+    from steersman.web.api import HistoryParameters
+    from steersman.web.model import History
+    from steersman.web.observer import Observer
+
+__all__ = ["entry_page", "page"]
+
+
+def page(observer: Observer, _path: dict[str, str], query: HistoryParameters) -> str:
+    """Draw the list."""
+    found = views.history_of(observer.scene(), filters_of(query), observer.now())
+    filtered = bool(query.namespace or query.text or query.outcome)
+    return document(
+        "history",
+        "History",
+        h("h1", {}, "History"),
+        _form(found, query),
+        h("p", {"class": "quiet", "aria-live": "polite"}, _told(found, filtered=filtered)),
+        h("ol", {"class": "entries timeline card"}, [entry_row(entry, found.at) for entry in found.entries])
+        if found.entries
+        else _nothing(filtered=filtered),
+        _more(found, query),
+        observer=observer,
+    )
+
+
+def _told(found: History, *, filtered: bool) -> str:
+    restarts = "1 restart" if found.total == 1 else f"{found.total} restarts"
+    return f"{restarts} {'match' if found.total != 1 else 'matches'}" if filtered else restarts
+
+
+def _form(found: History, query: HistoryParameters) -> Element:
+    spaces = sorted({*found.namespaces, *([query.namespace] if query.namespace else [])})
+    return h(
+        "form",
+        {"class": "filters", "method": "get", "action": "/history", "role": "search", "data-live": True},
+        h("label", {"for": "text"}, "Search"),
+        h(
+            "input",
+            {
+                "id": "text",
+                "name": "text",
+                "type": "search",
+                "value": query.text,
+                "maxlength": 253,
+                "placeholder": "workload, source, key or person",
+            },
+        ),
+        h("label", {"for": "namespace"}, "Namespace"),
+        _select("namespace", [("", "all"), *((one, one) for one in spaces)], query.namespace),
+        h("label", {"for": "outcome"}, "Outcome"),
+        _select("outcome", [("", "any"), *((one.value, one.value) for one in Outcome)], query.outcome or ""),
+        h("button", {"type": "submit", "class": "button"}, "Filter"),
+    )
+
+
+def _select(name: str, options: list[tuple[str, str]], chosen: str) -> Element:
+    return h(
+        "select",
+        {"id": name, "name": name},
+        [h("option", {"value": value, "selected": value == chosen}, word) for value, word in options],
+    )
+
+
+def _nothing(*, filtered: bool) -> Element:
+    if filtered:
+        return empty("Nothing matches.", "Try fewer filters.")
+    return empty("No restarts yet.", "As soon as a source changes and a workload restarts, it is written down here.")
+
+
+def _more(found: History, query: HistoryParameters) -> Element | None:
+    if found.next is None:
+        return None
+    asked = {name: value for name, value in msgspec.to_builtins(query).items() if value and name != "before"}
+    return h(
+        "p", {}, h("a", {"class": "button", "href": f"/history?{urlencode({**asked, 'before': found.next})}"}, "Older")
+    )
+
+
+def entry_page(observer: Observer, path: dict[str, str], _query: Any) -> str | None:
+    """Draw one entry."""
+    entry, now = views.entry_of(observer.scene(), path["id"]), observer.now()
+    if entry is None:
+        return None
+    namespace = entry.workload.split("/")[1]
+    rows: list[tuple[str, object]] = [
+        ("Workload", workload_link(entry.workload)),
+        ("When", [f"{entry.at:%Y-%m-%d %H:%M:%S} UTC, ", age(entry.at, now)]),
+        ("For", changes(entry.changes, namespace) or h("span", {"class": "quiet"}, "not written down")),
+        ("Outcome", outcome(entry.outcome)),
+        ("Took", duration(entry.seconds) if entry.seconds is not None else h("span", {"class": "quiet"}, "unknown")),
+        *([("Note", entry.note)] if entry.note else []),
+    ]
+    return document(
+        "history",
+        "Restart",
+        h("p", {"class": "crumbs"}, h("a", {"href": "/history"}, "History")),
+        h("h1", {}, f"Restart of {entry.workload.split('/', 2)[2]}"),
+        h("dl", {"class": "facts card"}, [[h("dt", {}, name), h("dd", {}, value)] for name, value in rows]),
+        observer=observer,
+    )

@@ -1,0 +1,197 @@
+"""Pieces that several views share: states, names, changes, times. Each says in words what it says in colour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from steersman.web.markup import Element, h
+from steersman.web.model import Outcome, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from steersman.runtime.parts import State
+    from steersman.web.model import Change, HistoryEntry, WorkloadNode
+
+__all__ = [
+    "STANDINGS",
+    "age",
+    "changes",
+    "countdown",
+    "empty",
+    "entry_row",
+    "outcome",
+    "sign",
+    "source_name",
+    "standing",
+    "workload_link",
+]
+
+# tone, word, what it means
+STANDINGS: Final = {
+    Standing.CURRENT: ("good", "Current", "runs what its sources say"),
+    Standing.PENDING: ("waiting", "Pending", "restarts soon"),
+    Standing.ROLLING: ("busy", "Rolling out", "is being restarted"),
+    Standing.HELD: ("waiting", "Held back", "waits for somebody or something"),
+    Standing.OPEN: ("bad", "Circuit open", "was restarted too often"),
+    Standing.FAILED: ("bad", "Failed", "its rollout failed"),
+    Standing.OFF: ("off", "Not watched", "takes no part"),
+}
+_OUTCOMES: Final = {
+    Outcome.SUCCEEDED: ("good", "Succeeded"),
+    Outcome.ROLLING: ("busy", "Rolling out"),
+    Outcome.FAILED: ("bad", "Failed"),
+    Outcome.REPLACED: ("off", "Replaced"),
+    Outcome.UNKNOWN: ("off", "Restarted"),
+}
+_SIGNS: Final = {"good": "●", "busy": "◐", "waiting": "◔", "bad": "▲", "off": "○"}
+
+
+def sign(tone: str, word: str) -> Element:
+    """A state: a sign, a colour and a word."""
+    return h("span", {"class": f"state {tone}"}, h("span", {"aria-hidden": "true"}, _SIGNS[tone]), f" {word}")
+
+
+def standing(one: Standing) -> Element:
+    """How a workload stands."""
+    tone, word, _ = STANDINGS[one]
+    return sign(tone, word)
+
+
+def outcome(one: Outcome) -> Element:
+    """What became of a restart."""
+    return sign(*_OUTCOMES[one])
+
+
+def row_state(one: State) -> Element:
+    """How a row of an operator's table is doing."""
+    return sign(one.value, one.value)
+
+
+def workload_path(ident: str) -> str:
+    """Where a workload's own page is."""
+    return "/workloads/" + "/".join(quote(part, safe="") for part in ident.split("/", 2))
+
+
+def workload_link(ident: str) -> Element:
+    """A workload's name, leading to its page."""
+    kind, namespace, name = ident.split("/", 2)
+    return h(
+        "a",
+        {"class": "workload", "href": workload_path(ident)},
+        h("span", {"class": "where"}, f"{namespace} / {kind} / "),
+        h("span", {"class": "name"}, name),
+    )
+
+
+def source_name(ident: str, seen_from: str = "") -> Element:
+    """A source's name; without its namespace where that is the one it is seen from."""
+    kind, namespace, name = ident.split("/", 2)
+    told = f"{kind}/{name}" if namespace == seen_from else ident
+    return h("code", {"class": f"source {kind}"}, told)
+
+
+def changes(all_of_them: Sequence[Change], namespace: str) -> Element | None:
+    """Which sources and keys, and who changed them."""
+    if not all_of_them:
+        return None
+    return h("span", {"class": "changes"}, [_change(one, namespace) for one in all_of_them])
+
+
+def _change(one: Change, namespace: str) -> Element:
+    return h(
+        "span",
+        {"class": "change"},
+        source_name(one.source, namespace),
+        [h("code", {"class": "key"}, key) for key in one.keys[:6]],
+        h("span", {"class": "quiet"}, f"and {len(one.keys) - 6} more") if len(one.keys) > 6 else None,
+        h("span", {"class": "by"}, f"by {', '.join(one.by)}") if one.by else None,
+    )
+
+
+def age(at: datetime | None, now: datetime, missing: str = "never") -> Element | str:
+    """How long ago."""
+    if at is None:
+        return missing
+    return h(
+        "time",
+        {"datetime": at.isoformat(timespec="seconds"), "data-age": True, "title": f"{at:%Y-%m-%d %H:%M:%S} UTC"},
+        f"{duration((now - at).total_seconds())} ago",
+    )
+
+
+def countdown(due: datetime | None, now: datetime) -> Element | str:
+    """How long until."""
+    if due is None:
+        return h("span", {"class": "quiet"}, "when something changes")
+    left = (due - now).total_seconds()
+    return h(
+        "time",
+        {"datetime": due.isoformat(timespec="milliseconds"), "data-due": True, "class": "countdown"},
+        f"in {duration(left)}" if left > 0 else "now",
+    )
+
+
+def duration(seconds: float) -> str:
+    """A length of time in one or two units.
+
+    >>> [duration(one) for one in (0.4, 42, 90, 3700, 90_000)]
+    ['0 s', '42 s', '1 min 30 s', '1 h 1 min', '1 d 1 h']
+    """
+    whole = max(0, int(seconds))
+    units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")]
+    for place, (size, name) in enumerate(units):
+        if whole >= size:
+            first, rest = divmod(whole, size)
+            if place + 1 < len(units) and (second := rest // units[place + 1][0]):
+                return f"{first} {name} {second} {units[place + 1][1]}"
+            return f"{first} {name}"
+    return "0 s"
+
+
+def entry_row(entry: HistoryEntry, now: datetime) -> Element:
+    """One line of the history."""
+    namespace = entry.workload.split("/")[1]
+    took = f"after {duration(entry.seconds)}" if entry.seconds is not None else None
+    return h(
+        "li",
+        {"class": "entry", "data-key": entry.id},
+        h("a", {"class": "when", "href": f"/history/{quote(entry.id, safe='')}"}, age(entry.at, now)),
+        h("div", {"class": "what"}, workload_link(entry.workload), changes(entry.changes, namespace)),
+        h(
+            "div",
+            {"class": "end"},
+            outcome(entry.outcome),
+            h("span", {"class": "quiet"}, took) if took else None,
+            h("span", {"class": "note"}, entry.note) if entry.note else None,
+        ),
+    )
+
+
+def empty(title: str, text: str) -> Element:
+    """What stands where nothing is."""
+    return h("div", {"class": "empty"}, h("p", {"class": "lead"}, title), h("p", {}, text))
+
+
+def bar(parts: Iterable[tuple[str, int]], total: int) -> Element:
+    """Shares of a whole, as a band."""
+    x, rects = 0.0, []
+    for tone, count in parts:
+        width = 1000 * count / total if total else 0
+        rects.append(h("rect", {"class": tone, "x": round(x, 1), "y": 0, "width": round(width, 1), "height": 10}))
+        x += width
+    return h(
+        "svg", {"class": "band", "viewBox": "0 0 1000 10", "preserveAspectRatio": "none", "aria-hidden": "true"}, rects
+    )
+
+
+def node_row(node: WorkloadNode, *end: object) -> Element:
+    """One workload of a list."""
+    return h(
+        "li",
+        {"class": "entry", "data-key": node.id},
+        h("div", {"class": "what"}, workload_link(node.id), changes(node.changes, node.namespace)),
+        h("div", {"class": "end"}, *end),
+    )

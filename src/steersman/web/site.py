@@ -1,0 +1,231 @@
+"""The site: routes of the JSON API, the page and its files, for the manager's listener.
+
+    site = attach(manager)              # `steersman run` does it; before the manager starts
+
+Every answer carries the same headers: nothing may be loaded from elsewhere, nothing may be framed, nothing is cached
+that is not named by its content.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import traceback_of
+from steersman.kube.errors import KubeError
+from steersman.web.access import COOKIE, Access, Denied, Mode
+from steersman.web.api import ENDPOINTS, PREFIX, BadParameter, HistoryParameters, read_parameters
+from steersman.web.assets import static_files
+from steersman.web.live import Broadcast
+from steersman.web.model import Problem
+from steersman.web.observer import Observer
+from steersman.web.openapi import openapi
+from steersman.web.pages import PAGES, problem_page, sign_in_page
+from steersman.web.reloading import scene_of
+from steersman.web.vitals import Vital
+from steersman.web.witness import Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from steersman.clock import Clock
+    from steersman.runtime.manager import Manager
+    from steersman.web.api import Endpoint
+    from steersman.web.model import Scene
+    from steersman.web.pages import Page
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+__all__ = ["HEADERS", "Site", "attach"]
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types steersman"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+log = structlog.get_logger(__name__)
+
+
+def attach(
+    manager: Manager,
+    mode: Mode = Mode.LOCAL,
+    *,
+    scene: Callable[[], Scene] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Site | None:
+    """Serve page and API on the manager's listener; `scene` stands in the place of what its operators know."""
+    if mode is Mode.OFF or manager.health is None:
+        return None
+    vital = Vital(manager, clock=clock)
+    witness = Witness(manager.cluster().client, clock=clock)
+    scene = scene or functools.partial(scene_of, manager)
+    observer = Observer(manager, vital, scene, witness=witness, clock=clock)
+    site = Site(observer, Access(mode, manager.cluster().client, clock=clock))
+    manager.health.add_routes(site.routes())
+    manager.add_task("page samples", vital.sample, leader_only=False)
+    manager.add_task("page witness", witness.run, leader_only=False)
+    return site
+
+
+class Site:
+    """Answers requests."""
+
+    def __init__(self, observer: Observer, access: Access) -> None:
+        self.observer = observer
+        observer.asks_for_tokens = access.mode is Mode.TOKEN
+        self.access = access
+        self._broadcast = Broadcast(observer)
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        """Everything that is served."""
+        return [
+            *(web.get(f"{PREFIX}{one.path}", self._guarded(self._api(one))) for one in ENDPOINTS),
+            web.get(f"{PREFIX}/openapi.json", self._guarded(self._openapi)),
+            web.get(f"{PREFIX}/events", self._guarded(self._events)),
+            web.get(f"{PREFIX}/{{rest:.*}}", self._guarded(self._unknown)),
+            *(web.get(page.path, self._guarded(self._page(page))) for page in PAGES),
+            web.get("/sign-in", self._sign_in_form),
+            web.post("/sign-in", self._sign_in),
+            web.post("/sign-out", self._sign_out),
+            web.get("/static/{digest}/{name}", self._static),
+            web.get("/favicon.ico", self._icon),
+        ]
+
+    # -- who may -----------------------------------------------------------------------------------------------------
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            try:
+                await self.access.check(request)
+                return await handler(request)
+            except Denied as error:
+                return self._refused(request, error)
+            except KubeError as error:
+                return self._problem(request, f"the cluster cannot be asked who you are: {error}", 503)
+            except BadParameter as error:
+                return self._problem(request, str(error), 400)
+            except web.HTTPException as error:
+                return self._problem(request, error.reason, error.status)
+            except (ConnectionError, TimeoutError):
+                raise
+            except Exception as error:  # noqa: BLE001  a defect of a view is told, and ends nothing else
+                log.error("a view failed", path=request.path, traceback=traceback_of(error))  # noqa: TRY400  without locals
+                return self._problem(request, f"this view failed: {type(error).__name__}", 500)
+
+        return answer
+
+    def _refused(self, request: web.Request, error: Denied) -> web.Response:
+        if error.status == 401 and not _wants_json(request):
+            target = quote(request.path_qs, safe="/?=&")
+            return web.Response(status=303, headers={**HEADERS, "Location": f"/sign-in?to={quote(target)}"})
+        return self._problem(request, str(error), error.status)
+
+    def _problem(self, request: web.Request, text: str, status: int) -> web.Response:
+        if _wants_json(request):
+            return _json(Problem(error=text, status=status), status)
+        return _html(problem_page(text, status), status)
+
+    async def _sign_in_form(self, request: web.Request) -> web.Response:
+        return _html(sign_in_page(_inside(request.query.get("to", "/"))))
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        """Keep the token in a cookie that scripts cannot read and other sites cannot send."""
+        form = await request.post()
+        token, target = str(form.get("token", "")).strip(), _inside(str(form.get("to", "/")))
+        try:
+            if self.access.mode is Mode.TOKEN:
+                await self.access.check_token(token)
+        except (Denied, KubeError) as error:
+            return _html(sign_in_page(target, str(error)), getattr(error, "status", 503))
+        response = web.Response(status=303, headers={**HEADERS, "Location": target})
+        response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=request.secure, path="/")
+        return response
+
+    async def _sign_out(self, _request: web.Request) -> web.Response:
+        response = web.Response(status=303, headers={**HEADERS, "Location": "/sign-in"})
+        response.del_cookie(COOKIE, path="/")
+        return response
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def _api(self, endpoint: Endpoint) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            path = read_parameters(endpoint.within, {name: [value] for name, value in request.match_info.items()})
+            query = read_parameters(endpoint.query, _grouped(request))
+            value = endpoint.make(self.observer, path, query)
+            if value is None:
+                return _json(Problem(error="there is no such thing", status=404), 404)
+            return _json(value)
+
+        return answer
+
+    async def _openapi(self, _request: web.Request) -> web.Response:
+        return _json(openapi())
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        return await self._broadcast.stream(request, HEADERS)
+
+    async def _unknown(self, _request: web.Request) -> web.Response:
+        return _json(Problem(error=f"there is no such path: see {PREFIX}/openapi.json", status=404), 404)
+
+    def _page(self, page: Page) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            query = _grouped(request)
+            read: Any = read_parameters(HistoryParameters, query) if page.name == "history" else query
+            shown = page.make(self.observer, dict(request.match_info), read)
+            if shown is None:
+                return _html(problem_page("There is no such thing here, or it is gone.", 404), 404)
+            return _html(shown)
+
+        return answer
+
+    async def _static(self, request: web.Request) -> web.Response:
+        found = static_files().get(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound
+        body, media = found
+        headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
+        return web.Response(body=body, content_type=media, charset="utf-8", headers=headers)
+
+    async def _icon(self, _request: web.Request) -> web.Response:
+        body, media = static_files()["icon.svg"]
+        return web.Response(body=body, content_type=media, charset="utf-8", headers=HEADERS)
+
+
+def _grouped(request: web.Request) -> dict[str, list[str]]:
+    return {name: request.query.getall(name) for name in request.query}
+
+
+def _wants_json(request: web.Request) -> bool:
+    return request.path.startswith("/api/")
+
+
+def _inside(target: str) -> str:
+    """A path of ours, whatever was asked for: nobody is sent elsewhere after signing in."""
+    parts = urlsplit(target)
+    safe = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc and not parts.scheme
+    return target if safe and target.isprintable() else "/"
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    body = msgspec.json.encode(value)
+    return web.Response(body=body, status=status, content_type="application/json", headers=HEADERS)
+
+
+def _html(document: str, status: int = 200) -> web.Response:
+    return web.Response(text=document, status=status, content_type="text/html", headers=HEADERS)

@@ -1,0 +1,111 @@
+// Brings the page to life: live updates, clocks, filters, the theme. Without it everything still reads.
+import { connect } from "./live.js";
+import { morph } from "./morph.js";
+import { tick } from "./clocks.js";
+
+const view = document.getElementById("view");
+const kinds = (document.body.dataset.refresh || "").split(" ");
+
+theme();
+tick();
+setInterval(tick, 1000);
+forms();
+connect(document.getElementById("live"), (kind) => {
+  if (kinds.includes(kind) && document.visibilityState === "visible") refresh();
+  if (kind === "change") document.dispatchEvent(new Event("steersman:change"));
+});
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
+if (document.body.dataset.view === "map") import("./map.js").then((map) => map.start());
+
+// -- the view as it is now ------------------------------------------------------------------------------------------
+
+let running = false;
+let again = false;
+
+async function refresh() {
+  if (running) {
+    again = true;
+    return;
+  }
+  running = true;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+    if (answer.redirected && new URL(answer.url).pathname === "/sign-in") location.reload();
+    if (answer.ok || answer.status === 404) morph(document, view, await answer.text());
+    tick();
+  } catch {
+    // the connection's own sign tells it
+  } finally {
+    running = false;
+    if (again) {
+      again = false;
+      refresh();
+    }
+  }
+}
+
+// -- forms that filter as one types -----------------------------------------------------------------------------------
+
+function forms() {
+  let waiting = 0;
+  const go = (form) => {
+    const asked = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (value) asked.append(name, value);
+    const text = asked.toString();
+    history.replaceState(null, "", text ? `${form.getAttribute("action")}?${text}` : form.getAttribute("action"));
+    document.dispatchEvent(new Event("steersman:filter"));
+    refresh();
+  };
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-live]");
+    if (!form) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(go, 150, form);
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("form[data-live]")) return;
+    event.preventDefault();
+    go(event.target);
+  });
+  document.addEventListener("keydown", (event) => {
+    const search = document.getElementById("text");
+    const typing = event.target.closest("input, select, textarea");
+    if (event.key === "/" && search && !typing) {
+      event.preventDefault();
+      search.focus();
+    }
+  });
+}
+
+// -- light and dark -----------------------------------------------------------------------------------------------------
+
+function theme() {
+  const button = document.getElementById("theme");
+  const names = ["auto", "light", "dark"];
+  const read = () => {
+    try {
+      return localStorage.getItem("steersman-theme");
+    } catch {
+      return null;
+    }
+  };
+  let chosen = names.includes(read()) ? read() : "auto";
+  const show = () => {
+    if (chosen === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = chosen;
+    button.textContent = chosen[0].toUpperCase() + chosen.slice(1);
+    button.setAttribute("aria-label", `Theme: ${chosen}`);
+    document.dispatchEvent(new Event("steersman:theme"));
+  };
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    chosen = names[(names.indexOf(chosen) + 1) % names.length];
+    try {
+      localStorage.setItem("steersman-theme", chosen);
+    } catch {
+      // kept for this page only
+    }
+    show();
+  });
+  show();
+}
