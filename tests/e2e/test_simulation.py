@@ -24,6 +24,8 @@ from steersman.simulate.annotations import FAIL, TERMINATE_AFTER
 from steersman.testing import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from steersman.runtime.manager import Manager
     from steersman.testing.programs import Program
 
@@ -68,6 +70,11 @@ async def pods_of(client: Client, namespace: str, name: str = "web") -> list[Pod
     return list((await client.list(Pod, namespace=namespace, label_selector=f"app={name}")).items)
 
 
+async def runs_only(client: Client, namespace: str, image: str) -> bool:
+    """Whether every pod is of this template; those before it end in their own time."""
+    return {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {image}
+
+
 async def test_the_cluster_has_two_ready_nodes(client: Client) -> None:
     async def ready() -> bool:
         nodes = (await client.list(Node)).items
@@ -94,14 +101,14 @@ async def test_kubectl_rollout_follows_an_update_and_undoes_it(
 ) -> None:
     here = ("-n", namespace)
     await kubectl("apply", *here, "-f", "-", stdin=yaml.safe_dump(workload("Deployment", replicas=3)))
-    said = await kubectl("rollout", "status", *here, "deployment/web", "--timeout=30s")
+    said = await kubectl("rollout", "status", *here, "deployment/web", "--timeout=120s")
     assert 'deployment "web" successfully rolled out' in said.out
     await kubectl("set", "image", *here, "deployment/web", "main=app:2")
-    await kubectl("rollout", "status", *here, "deployment/web", "--timeout=30s")
-    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:2"}
+    await kubectl("rollout", "status", *here, "deployment/web", "--timeout=120s")
+    await eventually(lambda: runs_only(client, namespace, "app:2"))
     await kubectl("rollout", "undo", *here, "deployment/web")
-    await kubectl("rollout", "status", *here, "deployment/web", "--timeout=30s")
-    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:1"}
+    await kubectl("rollout", "status", *here, "deployment/web", "--timeout=120s")
+    await eventually(lambda: runs_only(client, namespace, "app:1"))
     history = await kubectl("rollout", "history", *here, "deployment/web")
     assert [line.split()[0] for line in history.out.splitlines()[2:] if line] == ["2", "3"]
     assert len((await client.list(ReplicaSet, namespace=namespace)).items) == 2
@@ -116,11 +123,15 @@ async def test_a_template_that_never_becomes_ready_stops_its_own_rollout(
     await settled(client, namespace)
     patch = {"spec": {"template": {"metadata": {"annotations": {FAIL: "never-ready"}}}}}
     await client.patch(Deployment, "web", patch, namespace=namespace)
-    said = await kubectl("rollout", "status", "-n", namespace, "deployment/web", "--timeout=30s", check=False)
+    said = await kubectl("rollout", "status", "-n", namespace, "deployment/web", "--timeout=120s", check=False)
     assert said.code == 1
     assert "exceeded its progress deadline" in said.err
-    stopped = await client.get(Deployment, "web", namespace=namespace)
-    assert (stopped.status.available_replicas, stopped.status.updated_replicas, stopped.status.replicas) == (3, 1, 4)
+
+    async def stopped() -> bool:
+        status = (await client.get(Deployment, "web", namespace=namespace)).status
+        return (status.available_replicas, status.updated_replicas, status.replicas) == (3, 1, 4)
+
+    await eventually(stopped)
 
 
 @pytest.mark.parametrize(
@@ -194,39 +205,46 @@ async def test_a_stateful_set_is_rolled_from_the_last_pod_to_its_partition(
     ]
     made = workload("StatefulSet", replicas=3, serviceName="web", updateStrategy=update, volumeClaimTemplates=claims)
     await client.create(made, namespace=namespace)
-    await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
+    await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=120s")
     await kubectl("set", "image", *here, "statefulset/web", "main=app:2")
-    said = await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
+    said = await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=120s")
     assert "partitioned roll out complete: 2 new pods have been updated" in said.out
-    images = {pod.name: pod.spec.containers[0].image for pod in await pods_of(client, namespace)}
-    assert images == {"web-0": "app:1", "web-1": "app:2", "web-2": "app:2"}
+
+    async def partitioned() -> bool:
+        images = {pod.name: pod.spec.containers[0].image for pod in await pods_of(client, namespace)}
+        return images == {"web-0": "app:1", "web-1": "app:2", "web-2": "app:2"}
+
+    await eventually(partitioned)
     patch = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}
     await client.patch(StatefulSet, "web", patch, namespace=namespace)
-    said = await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
-    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:2"}
+    said = await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=120s")
+    await eventually(lambda: runs_only(client, namespace, "app:2"))
     await kubectl("rollout", "undo", *here, "statefulset/web")
-    await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=30s")
-    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:1"}
+    await kubectl("rollout", "status", *here, "statefulset/web", "--timeout=120s")
+    await eventually(lambda: runs_only(client, namespace, "app:1"))
 
 
 async def test_a_daemon_set_has_a_pod_on_every_node_and_rolls(client: Client, namespace: str, kubectl: Program) -> None:
     here = ("-n", namespace)
     await client.create(workload("DaemonSet"), namespace=namespace)
-    await kubectl("rollout", "status", *here, "daemonset/web", "--timeout=30s")
+    await kubectl("rollout", "status", *here, "daemonset/web", "--timeout=120s")
     assert {pod.spec.node_name for pod in await pods_of(client, namespace)} == {"node-1", "node-2"}
     await kubectl("set", "image", *here, "daemonset/web", "main=app:2")
-    await kubectl("rollout", "status", *here, "daemonset/web", "--timeout=30s")
-    assert {pod.spec.containers[0].image for pod in await pods_of(client, namespace)} == {"app:2"}
-    live = await client.get(DaemonSet, "web", namespace=namespace)
-    assert live.status.number_available == 2
+    await kubectl("rollout", "status", *here, "daemonset/web", "--timeout=120s")
+    await eventually(lambda: runs_only(client, namespace, "app:2"))
+
+    async def available() -> bool:
+        return (await client.get(DaemonSet, "web", namespace=namespace)).status.number_available == 2
+
+    await eventually(available)
 
 
 async def test_a_job_completes_and_one_that_crashes_fails(client: Client, namespace: str, kubectl: Program) -> None:
     here = ("-n", namespace)
     await client.create(workload("Job", "good", completions=3, parallelism=2), namespace=namespace)
     await client.create(workload("Job", "bad", annotations={FAIL: "crash"}, backoffLimit=1), namespace=namespace)
-    await kubectl("wait", *here, "--for=condition=complete", "job/good", "--timeout=30s")
-    await kubectl("wait", *here, "--for=condition=failed", "job/bad", "--timeout=30s")
+    await kubectl("wait", *here, "--for=condition=complete", "job/good", "--timeout=120s")
+    await kubectl("wait", *here, "--for=condition=failed", "job/bad", "--timeout=120s")
     good, bad = [await client.get(Job, name, namespace=namespace) for name in ("good", "bad")]
     assert (good.status.succeeded, bad.status.failed) == (3, 2)
 
@@ -270,10 +288,10 @@ async def test_a_simulation_that_is_started_again_finds_nothing_to_write() -> No
                 await client.create(failing, namespace="default")
                 await settled(client, "default", "deployment")
                 await eventually(lambda: _finished(client))
-                await eventually(lambda: _idle(manager))
+                await eventually(_at_rest(manager, server))
             before = server.revision
             async with simulation(client) as manager:
-                await eventually(lambda: _idle(manager))
+                await eventually(_at_rest(manager, server))
             assert server.revision == before
 
 
@@ -291,6 +309,17 @@ async def _finished(client: Client) -> bool:
         and crashing.status.updated_replicas == 1
         and crashed.status.container_statuses[0].restart_count == 1
     )
+
+
+def _at_rest(manager: Manager, server: EmbeddedServer) -> Callable[[], bool]:
+    """Whether nothing is left to do: idle, many times in a row, with nothing written in between."""
+    looks: list[int] = []
+
+    def fact() -> bool:
+        looks.append(server.revision if _idle(manager) else -len(looks))
+        return len(looks) >= 12 and len(set(looks[-12:])) == 1
+
+    return fact
 
 
 def _idle(manager: Manager) -> bool:

@@ -20,6 +20,7 @@ def command(files: tuple[str, ...], operators: str, output: str) -> None:
       steersman crds examples/webapp.py | kubectl apply -f -
     """
     from steersman.cli.pythonfiles import kinds_in, load_python
+    from steersman.cli.rbac import print_manifests
     from steersman.crd import crd_manifest
     from steersman.operators import OPERATORS, load_operator
 
@@ -30,13 +31,4 @@ def command(files: tuple[str, ...], operators: str, output: str) -> None:
     by_name: dict[str, list[type]] = {}
     for kind in kinds:
         by_name.setdefault(kind.KIND.qualified, []).append(kind)
-    manifests = [crd_manifest(*versions) for versions in by_name.values()]
-    if output == "json":
-        import msgspec
-
-        listing = {"apiVersion": "v1", "kind": "List", "items": manifests}
-        click.echo(msgspec.json.format(msgspec.json.encode(listing)).decode())
-    else:
-        import yaml
-
-        click.echo("---\n".join(yaml.safe_dump(manifest, sort_keys=False) for manifest in manifests), nl=False)
+    print_manifests([crd_manifest(*versions) for versions in by_name.values()], output)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from steersman.kube.clusterconfig import ClusterConfig
 
-__all__ = ["cluster_config", "kube_options"]
+__all__ = ["cluster_config", "complete_workload", "kube_options"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -28,9 +28,28 @@ def kube_options(function: F) -> F:
             help="Read the cluster and credentials from this file  [default: as kubectl does]",
         ),
         click.option("--context", envvar="STEERSMAN_CONTEXT", help="Use this context of the kubeconfig."),
-        click.option("-n", "--namespace", envvar="STEERSMAN_NAMESPACE", help="Work in this namespace."),
+        click.option(
+            "-n",
+            "--namespace",
+            envvar="STEERSMAN_NAMESPACE",
+            shell_complete=_complete_namespace,
+            help="Work in this namespace.",
+        ),
     ]
     return functools.reduce(lambda command, option: option(command), reversed(options), function)
+
+
+def _complete_namespace(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from steersman.cli.completion import complete_namespace
+
+    return complete_namespace(ctx, parameter, incomplete)
+
+
+def complete_workload(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """KIND/NAME of workloads, asked of the cluster; for arguments, loaded when a shell asks."""
+    from steersman.cli import completion
+
+    return completion.complete_workload(ctx, parameter, incomplete)
 
 
 def cluster_config(kubeconfig: Path | None, context: str | None) -> ClusterConfig:

@@ -11,7 +11,7 @@ __all__ = ["configure_logging"]
 
 
 def configure_logging(*, level: str = "info", form: str = "auto") -> None:
-    """Write to standard error, from `level` on. `form` is text, json or auto."""
+    """Write to standard error, from `level` on. `form` is text, json, auto or shipshape (JSON with its names)."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     number = logging.getLevelNamesMapping()[level.upper()]
     last = (
@@ -19,6 +19,10 @@ def configure_logging(*, level: str = "info", form: str = "auto") -> None:
         if text
         else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     )
+    if form == "shipshape":
+        from steersman.operators.reload.profiles.logs import shipshape_line
+
+        last = [structlog.processors.format_exc_info, shipshape_line]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

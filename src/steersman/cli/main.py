@@ -21,9 +21,23 @@ __all__ = ["cli", "main"]
 # name -> (module with a click command called `command`, one line for --help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "apiserver": ("steersman.cli.apiserver", "Run the embedded API server: a small, honest Kubernetes API in memory."),
+    "completion": ("steersman.cli.completion", "Print the completion script of a shell."),
     "controlplane": ("steersman.cli.controlplane", "Build, start and stop the real control plane for tests."),
     "crds": ("steersman.cli.crds", "Print the CustomResourceDefinitions of operators or of a Python file."),
+    "dns": ("steersman.cli.dns", "Import, plan and check zones, and ask why a name is answered as it is."),
+    "hourglass": ("steersman.cli.hourglass", "Plan executors and performers, and ask why one is pending."),
+    "init": ("steersman.cli.init", "Start an operator project that passes its own tests."),
+    "rbac": ("steersman.cli.rbac", "Print the least rights that operators need."),
+    "manifests": ("steersman.cli.manifests", "Print everything that an installation needs, without Helm."),
+    "migrate": ("steersman.cli.migrate", "Say what moving from another program means, and how."),
+    "audit": ("steersman.cli.audit", "List pods that may run an old configuration."),
+    "plan": ("steersman.cli.plan", "Say what would restart if manifests were applied, and what would not."),
+    "why": ("steersman.cli.why", "Say what a workload restarts for, and why it did not restart."),
+    "graph": ("steersman.cli.graph", "Draw which workloads restart when which sources change."),
+    "reload": ("steersman.cli.reload", "Approve, freeze, trigger and look back at restarts."),
+    "status": ("steersman.cli.status", "Show what a running process is doing."),
     "run": ("steersman.cli.run", "Run operators, or controllers in files of your own."),
+    "toolset": ("steersman.cli.toolset", "Show, render, check and restore what the toolset operator keeps."),
     "demo": ("steersman.cli.demo", "Play a short story on an embedded API server."),
 }
 
@@ -84,5 +98,7 @@ def _run(argv: list[str]) -> int:
     except SteersmanError as error:
         if debug:
             raise
-        click.echo(f"error: {error}", err=True)
+        from steersman.cli.hints import explain
+
+        click.echo(explain(error), err=True)
         return 1

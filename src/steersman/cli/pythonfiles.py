@@ -26,7 +26,9 @@ def load_python(name: str) -> ModuleType:
     path = Path(name)
     if not path.is_file():
         raise ConfigError("there is no such file", where=name)
-    spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)
+    stem = path.stem.replace("-", "_")
+    # never in the place of another module: a file may well be called types.py
+    spec = importlib.util.spec_from_file_location(f"file_{stem}" if stem in sys.modules else stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -35,6 +37,9 @@ def load_python(name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ConfigError(f"is not Python: {error.msg}", where=f"{name}:{error.lineno}") from None
+    except ImportError as error:
+        hint = " (part of a package: name it as a module, package.name)" if "relative import" in str(error) else ""
+        raise ConfigError(f"cannot be imported: {error}{hint}", where=name) from None
     return module
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from steersman.cli.kubeoptions import kube_options
+from steersman.logger import Logger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steersman.cli.settings import Settings
+    from steersman.kube.client import Client
+    from steersman.kube.resources import Kind
+    from steersman.runtime.controller import Controller
+    from steersman.runtime.manager import Manager
+    from steersman.runtime.parts import Parts
 
 __all__ = ["command"]
 
@@ -20,10 +29,16 @@ __all__ = ["command"]
 @click.option("--operators", help="Names of operators, separated by commas.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
 @click.option("--listen", metavar="ADDR:PORT", help="Health, metrics and the page; port 0 takes a free one.")
+@click.option(
+    "--page",
+    type=click.Choice(["local", "token", "open", "off"]),
+    help="Who sees the page: callers on this machine, who has a token and rights, everybody, nobody.  [default: local]",
+)
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Act only while holding a Lease.")
 @click.option("--lease", metavar="NS/NAME", help="The Lease.  [default: steersman in the pod's namespace]")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Keys each controller works on at once.")
 @click.option("--dry-run", is_flag=True, default=None, help="Write nothing: every write is sent as a dry run.")
+@click.option("--shadow", is_flag=True, default=None, help="Write nothing: compare with a controller that acts.")
 @click.option(
     "--cluster",
     "clusters",
@@ -70,12 +85,22 @@ def command(
         serve(
             *controllers,
             config=cluster,
+            include=partial(_operators, settings, cluster.namespace),
             clusters={name: cluster_config(kubeconfig, other) for name, other in map(_named_context, clusters)},
-            lease=(settings.lease or f"{cluster.namespace}/steersman") if settings.leader_elect else None,
+            lease=_lease(settings, cluster.namespace),
             listen=settings.listen or ("0.0.0.0:8080" if _in_cluster() else "127.0.0.1:8080"),
             dry_run=settings.dry_run,
+            prepare=partial(_with_page, settings.page),
         )
     )
+
+
+def _with_page(mode: str, manager: Manager) -> None:
+    """Serve the page and its API beside health and metrics."""
+    from steersman.web.access import Mode
+    from steersman.web.site import attach
+
+    attach(manager, Mode(mode))
 
 
 def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
@@ -91,6 +116,10 @@ def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
     return msgspec.structs.replace(settings, **changes)
 
 
+def _lease(settings: Settings, own_namespace: str) -> str | None:
+    return (settings.lease or f"{own_namespace}/steersman") if settings.leader_elect else None
+
+
 def _named_context(option: str) -> tuple[str, str]:
     name, separator, context = option.partition("=")
     if not (separator and name and context):
@@ -98,17 +127,54 @@ def _named_context(option: str) -> tuple[str, str]:
     return name, context
 
 
-def _controllers(files: tuple[str, ...], settings: Settings) -> list[Any]:
+def _controllers(files: tuple[str, ...], settings: Settings) -> list[Controller]:
+    """What the files hold."""
     from steersman.cli.pythonfiles import controllers_in, load_python
     from steersman.errors import ConfigError
     from steersman.operators import load_operator
 
     found = [controller for name in files for controller in controllers_in(load_python(name))]
     for name in settings.operators:
-        found += load_operator(name).controllers(settings.sections.get(name))
-    if not found:
+        load_operator(name)  # a wrong name is told before anything is asked of the cluster
+    if not (found or settings.operators):
         where = ", ".join(files) or None
         raise ConfigError("there is nothing to run: name operators with --operators, or a file", where=where)
+    return _narrowed(found, settings)
+
+
+async def _operators(settings: Settings, own_namespace: str, client: Client) -> dict[str, Parts]:
+    """The operators that the settings name, made for the cluster as it is."""
+    from msgspec.structs import replace
+
+    from steersman.operators import load_operator
+    from steersman.runtime.parts import Surroundings
+
+    around = Surroundings(
+        namespaces=settings.namespaces,
+        served=await _served(client) if settings.operators else None,
+        own_namespace=own_namespace,
+        dry_run=settings.dry_run,
+        shadow=settings.shadow,
+        lease=_lease(settings, own_namespace),
+    )
+    made = {name: load_operator(name).parts(settings.sections.get(name), around) for name in settings.operators}
+    return {name: replace(parts, controllers=_narrowed(parts.controllers, settings)) for name, parts in made.items()}
+
+
+async def _served(client: Client) -> frozenset[Kind] | None:
+    """The kinds the cluster has; None when it does not answer now: watches wait for it, so may this process."""
+
+    from steersman.kube.errors import KubeError
+
+    try:
+        return frozenset(served.kind for served in await client.discovery.served())
+    except KubeError as error:
+        Logger(__name__).warning("the server does not say which kinds it has", error=str(error))
+        return None
+
+
+def _narrowed(controllers: Sequence[Controller], settings: Settings) -> list[Controller]:
+    found = list(controllers)
     if settings.namespaces is not None:
         found = [controller.within(settings.namespaces) for controller in found]
     if settings.workers is not None:

@@ -6,8 +6,9 @@ operator's name and are typed by the operator, so a section of one that does not
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING, Any
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -15,9 +16,14 @@ from steersman.errors import ConfigError
 from steersman.operators import OPERATORS, load_operator
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from steersman.kube.document import Document
+
 __all__ = ["Settings", "load_settings"]
+
+_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -25,11 +31,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     operators: list[str] = []  # which to run
     listen: str | None = None  # ADDRESS:PORT of health, metrics and the page; None: by where we run
+    page: Literal["local", "token", "open", "off"] = "local"  # who sees the page
     leader_elect: bool = False
     lease: str | None = None  # NAMESPACE/NAME
     workers: int | None = None  # keys a controller works on at once; None: the controller's own number
     namespaces: list[str] | None = None  # only these; None: all
     dry_run: bool = False
+    shadow: bool = False  # write nothing, and compare with another controller that acts
     sections: dict[str, Any] = {}  # operator -> its configuration, typed
 
 
@@ -37,7 +45,7 @@ def load_settings(path: Path | None) -> Settings:
     """What the file says; defaults without one. Raises ConfigError with line and field."""
     if path is None:
         return Settings(sections={name: _default(name) for name in OPERATORS})
-    from steersman.kube.document import Document
+    from steersman.kube.document import Document, did_you_mean
 
     try:
         document = Document.read(path)
@@ -48,22 +56,35 @@ def load_settings(path: Path | None) -> Settings:
     own = {field.encode_name for field in msgspec.structs.fields(Settings)} - {"sections"}
     for key in document.value or {}:
         if key not in own and key not in OPERATORS:
-            raise document.error(f"is not a setting{_hint(key, {*own, *OPERATORS})}", [key])
+            raise document.error(f"is not a setting{did_you_mean(key, {*own, *OPERATORS})}", [key])
     sections = {}
     for name in OPERATORS:
-        shape = load_operator(name).config
-        if shape is None:
+        operator = load_operator(name)
+        if operator.config is None:
             continue
-        whole = msgspec.defstruct("_File", [(name, shape, msgspec.field(default_factory=shape))])
+        whole = msgspec.defstruct("_File", [(name, operator.config, msgspec.field(default_factory=operator.config))])
         sections[name] = getattr(document.convert(whole), name)
-    return msgspec.structs.replace(document.convert(Settings), sections=sections)
+        with _located(document):
+            operator.check(sections[name])
+    settings = msgspec.structs.replace(document.convert(Settings), sections=sections)
+    with _located(document):
+        for name in settings.operators:
+            load_operator(name)
+    return settings
+
+
+@contextmanager
+def _located(document: Document) -> Iterator[None]:
+    """What an operator finds wrong is wrong in this file."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.where is not None or error.field is None:
+            raise
+        steps = [int(index) if index else name for name, index in _STEP.findall(error.field)]
+        raise document.error(error.message, steps) from None
 
 
 def _default(name: str) -> Any:
     shape = load_operator(name).config
     return None if shape is None else shape()
-
-
-def _hint(key: str, known: set[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    return f' (did you mean "{near[0]}"?)' if near else f" (known: {', '.join(sorted(known))})"

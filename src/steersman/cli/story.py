@@ -1,177 +1,293 @@
-"""The story that `steersman demo` plays: an API server in this process, and a client at work on it.
+"""The story that `steersman demo` plays: a small shop, and what happens when its configuration changes.
 
-Every line that follows a `→` is what the server answered, and every line with a `⟵` came through a watch; nothing is
-scripted output. On a terminal the server stays up afterwards, to be tried with kubectl; elsewhere the demo ends.
+Every line that follows a `→` was read from the API server or from the operator, and every scene that does not end as
+told ends the demo with an error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import shutil
 import signal
-import tempfile
+import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-import click
+from rich.text import Text
 
-from steersman.apiserver import EmbeddedServer
+from steersman.cli.output import print_hanging
+from steersman.cli.shop import NAMESPACE, SHOP, configmap, secret
+from steersman.cli.stage import Stage, restarts_of, wait_for
 from steersman.errors import SteersmanError
-from steersman.kube.client import Client
-from steersman.kube.errors import Conflict, Invalid, KubeError, NotFound
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import LabelSelector, ObjectMeta
-from steersman.kube.types.apps import Deployment, DeploymentSpec
-from steersman.kube.types.core import ConfigMap
-from steersman.kube.types.pods import Container, PodSpec, PodTemplateSpec
+from steersman.kube.objects import ObjectMeta
+from steersman.kube.types.apps import Deployment
+from steersman.kube.types.core import Namespace
+from steersman.kube.types.events import ReportedEvent
+from steersman.kube.types.pods import Pod
+from steersman.operators.reload.types import APPLIED, QUIET_PERIOD, RESTARTED_FOR, ROLLOUT_DEADLINE
+from steersman.simulate.annotations import FAIL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import Sequence
 
-    from steersman.kube.codec import WatchEvent
+    from rich.console import Console
+
+    from steersman.web.model import WorkloadNode
 
 __all__ = ["play"]
 
-
-async def play(*, stay: bool) -> None:
-    """Tell it; with `stay`, keep the server up afterwards until interrupted."""
-    started = time.perf_counter()
-    async with EmbeddedServer() as server:
-        ready = 1000 * (time.perf_counter() - started)
-        with tempfile.TemporaryDirectory(prefix="steersman-demo-") as folder:
-            config = Path(folder) / "kubeconfig"
-            server.write_kubeconfig(config)
-            async with Client.connect(load_config(config)) as client:
-                _title(f"An API server in memory, ready in {ready:.0f} ms at {server.url}")
-                _answer(f"it answers as Kubernetes {await client.server_version()}")
-                await _configuration(client)
-                await _ownership(client)
-                await _mistakes(client)
-            requests = len(server.requests)
-            click.echo(f"\n{requests} requests in {time.perf_counter() - started:.1f} s. No cluster was harmed.")
-            if stay:
-                await _stay(config)
+WIDTH: Final = 100  # of what a command prints
+FRAGILE: Final = "catalog"  # its new pods crash, whatever they are started for
 
 
-async def _configuration(client: Client) -> None:
-    """One object through its whole life, seen by a watch."""
-    _title("A ConfigMap is created, changed and deleted while a watch looks on")
-    before = (await client.list(ConfigMap)).resource_version
-    async with client.watch(ConfigMap, resource_version=before, namespace="default", timeout_seconds=60) as events:
-        _step("create configmap/app with mode=quiet")
-        app = await client.create(ConfigMap(metadata=ObjectMeta(name="app"), data={"mode": "quiet"}))
-        _answer(f"created at revision {app.metadata.resource_version}")
-        await _seen(events)
-
-        _step("two people read it; the first writes mode=loud, the second writes mode=silent from the old copy")
-        await client.replace(_with_mode(app, "loud"))
-        await _seen(events)
-        error = await _refused(client.replace(_with_mode(app, "silent")), Conflict)
-        _answer(f"{error.code} {error.reason}: the second write is refused, so the first is not lost")
-        _step("the second uses modify(), which reads again and repeats the change")
-        await client.modify(ConfigMap, "app", lambda live: _with_mode(live, "silent"))
-        await _seen(events)
-
-        _step("delete configmap/app")
-        await client.delete(ConfigMap, "app")
-        await _seen(events)
-        error = await _refused(client.get(ConfigMap, "app"), NotFound)
-        _answer(f"{error.code} {error.reason}")
+async def play(out: Console, *, stay: bool, quiet: str = "1s") -> None:
+    """Tell it; with `stay`, keep everything up until interrupted. `quiet` is how long two changes count as one."""
+    story = Story(out, quiet)
+    ending = asyncio.current_task()
+    assert ending is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.cancel)
+    async with Stage.open() as stage:
+        await story.tell(stage)
+        if stay:
+            await story.stay(stage)
 
 
-async def _ownership(client: Client) -> None:
-    """Two managers apply to one Deployment, and the server knows who owns which field."""
-    _title("Two teams apply to one Deployment")
-    _step("platform applies deployment/web with image web:1 and 2 replicas")
-    labels = {"app": "web"}
-    web = Deployment(
-        metadata=ObjectMeta(name="web"),
-        spec=DeploymentSpec(
-            replicas=2,
-            selector=LabelSelector(match_labels=labels),
-            template=PodTemplateSpec(
-                metadata=ObjectMeta(labels=labels), spec=PodSpec(containers=[Container(name="web", image="web:1")])
-            ),
-        ),
+class Story:
+    """The scenes, in order."""
+
+    def __init__(self, out: Console, quiet: str) -> None:
+        self._out = out
+        self._quiet = quiet
+        self._began = time.perf_counter()
+
+    async def tell(self, stage: Stage) -> None:
+        """All of them."""
+        for scene in (
+            self._opening,
+            self._two_sources,
+            self._unused_key,
+            self._while_away,
+            self._flapping,
+            self._wave,
+        ):
+            await scene(stage)
+        seconds = time.perf_counter() - self._began
+        self._out.print()
+        self._out.print(
+            f"Told in {seconds:.1f} s with {len(stage.server.requests)} requests. No cluster was harmed.", style="bold"
+        )
+
+    # -- scenes ------------------------------------------------------------------------------------------------------
+
+    async def _opening(self, stage: Stage) -> None:
+        self._title(f"A cluster in memory, at {stage.server.url}")
+        await stage.client.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
+        workloads = [one for one in SHOP if "spec" in one]
+        starting = asyncio.create_task(stage.start())
+        try:
+            for manifest in SHOP:
+                await stage.apply(self._staged(manifest), by="demo")
+        finally:
+            await starting
+        self._answer(f"a shop: {len(workloads)} workloads, {len(SHOP) - len(workloads)} ConfigMaps and Secrets")
+        await wait_for(lambda: self._seeded(stage), "the operator knows every workload")
+        await self._heal(stage)
+        changed = [name for name, number in (await stage.restarts()).items() if number]
+        _expect(not changed, f"nothing restarts at first sight, but {', '.join(changed)} did")
+        self._answer("the operator has written down what each runs with; nothing was restarted for that")
+        self._answer(f"its page: {stage.page}")
+
+    async def _two_sources(self, stage: Stage) -> None:
+        self._title("Two sources change, one rollout follows")
+        features = configmap("features", checkout="classic", banner="sale", recommendations="on")
+        session = secret("session", key="rotated")
+        code, text = await stage.command("plan", "-f", "-", "--live", text=_yaml(features, session))
+        _expect(code == 3 and "frontend" in text, f"plan foresees the restart of frontend, but says: {text}")
+        self._run("steersman plan -f change.yaml --live", text, lines=5)
+        before = restarts_of(await stage.deployment("frontend"))
+        self._step("apply configmap/features and secret/session")
+        await asyncio.gather(stage.apply(features), stage.apply(session))
+        live = await wait_for(lambda: _restarted(stage, "frontend", before), "frontend restarts")
+        await wait_for(lambda: stage.caught_up(live.metadata.resource_version, "deployments.apps"), "all is applied")
+        live = await stage.deployment("frontend")
+        told = (live.spec.template.metadata.annotations or {}).get(RESTARTED_FOR, "")
+        rollouts = restarts_of(live) - before
+        _expect(
+            rollouts == 1 and "features" in told and "session" in told,
+            f"one rollout for both, but there were {rollouts}, the last for {told}",
+        )
+        self._answer(f"deployment/frontend: one rollout, for {told}")
+        code, text = await stage.command("why", "deployment/frontend", "-n", NAMESPACE)
+        _expect(code == 0 and "session" in text, f"why names the cause, but says: {text}")
+        self._run("steersman why deployment/frontend -n shop", text, lines=4)
+
+    async def _unused_key(self, stage: Stage) -> None:
+        self._title("A key that nobody uses changes, and nothing happens")
+        before = await stage.restarts()
+        self._step("apply configmap/mail with one more key: footer")
+        written = await stage.apply(configmap("mail", host="smtp.example", sender="shop@example.org", footer="Bye"))
+        revision = written["metadata"]["resourceVersion"]
+        await wait_for(lambda: stage.caught_up(revision), "the operator has seen it")
+        moved = [name for name, number in (await stage.restarts()).items() if number != before[name]]
+        _expect(not moved, f"nobody uses that key, but {', '.join(moved)} restarted")
+        self._answer("the operator has seen it; 0 restarts, 0 writes")
+
+    async def _while_away(self, stage: Stage) -> None:
+        self._title("The operator is killed, and something changes while it is down")
+        before = await stage.restarts()
+        pid = await stage.kill()
+        self._step(f"kill -9 {pid}; apply configmap/currencies")
+        await stage.apply(configmap("currencies", default="EUR", accepted="EUR,USD,SEK,NOK"))
+        self._step("start it again")
+        await stage.start()
+        for name in ("checkout", "payments"):
+            await wait_for(partial(_restarted, stage, name, before[name]), f"{name} restarts")
+        after = await stage.restarts()
+        _expect(after["cart"] == before["cart"], "cart uses another key, and must not restart")
+        self._answer("deployment/checkout and deployment/payments were restarted: nothing is lost")
+        self._answer("deployment/cart uses another key of it and was left alone")
+
+    async def _flapping(self, stage: Stage) -> None:
+        self._title("Two programs fight over a key, and the budget stops the restarts")
+        self._step("apply configmap/search-index as helm and as index-tool, in turn")
+        for number in range(4):
+            before = restarts_of(await stage.deployment("search"))
+            by = ("helm", "index-tool")[number % 2]
+            await stage.apply(configmap("search-index", shards=str(5 + number % 2), language="en"), by=by)
+            if number < 3:
+                await wait_for(partial(_restarted, stage, "search", before), "search restarts")
+        circuit = await wait_for(lambda: _found(stage, "circuits", "search"), "the circuit of search opens")
+        self._answer(f"deployment/search: circuit open, {circuit.reason}")
+        event = await wait_for(lambda: _event(stage, "search", "RestartBudgetUsed"), "an Event tells it")
+        self._answer(f"Event: {event}")
+
+    async def _wave(self, stage: Stage) -> None:
+        self._title("A password is rotated wave by wave, and the first wave fails")
+        before = await stage.restarts()
+        self._step("apply secret/database; catalog is in wave 1, orders, payments and recommendations are in wave 2")
+        await stage.apply(secret("database", username="shop", password="rotated"))  # noqa: S106  # of a shop that sells nothing
+        failed = await wait_for(lambda: _found(stage, "failed", FRAGILE), "the rollout of catalog fails")
+        note = failed.rollout.note if failed.rollout is not None else ""
+        self._answer(f"deployment/{FRAGILE}: rollout failed, {note}")
+        for name in ("orders", "payments", "recommendations"):
+            held = await wait_for(partial(_halted, stage, name), f"{name} waits")
+        after = await stage.restarts()
+        moved = [name for name in ("orders", "payments", "recommendations") if after[name] != before[name]]
+        _expect(not moved, f"the second wave must wait, but {', '.join(moved)} restarted")
+        self._answer(f"wave 2 waits: {held.reason}")
+        self._answer("three services still run with what works")
+
+    # -- how a scene is set ------------------------------------------------------------------------------------------
+
+    def _staged(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """The manifest with what the story needs: a longer window, no window, pods that will crash."""
+        name, made = manifest["metadata"]["name"], copy.deepcopy(manifest)
+        if "spec" not in manifest:
+            return made
+        marks = made["metadata"]["annotations"]
+        if name in ("frontend", "cart", "sessions"):
+            marks[QUIET_PERIOD] = self._quiet
+        if name == FRAGILE:
+            marks[ROLLOUT_DEADLINE] = "1s"
+            made["spec"]["template"]["metadata"]["annotations"] = {FAIL: "crash"}
+        return made
+
+    async def _heal(self, stage: Stage) -> None:
+        """The pods that run now are well; those that come later will crash."""
+
+        async def pods() -> Sequence[Pod]:
+            found = await stage.client.list(Pod, namespace=NAMESPACE, label_selector=f"app={FRAGILE}")
+            return found.items if len(found.items) == 2 else ()
+
+        for pod in await wait_for(pods, "catalog has its pods"):
+            await stage.client.patch(Pod, pod.name, {"metadata": {"annotations": {FAIL: None}}}, namespace=NAMESPACE)
+        await wait_for(lambda: _available(stage, FRAGILE, 2), "catalog is well")
+
+    async def _seeded(self, stage: Stage) -> bool:
+        live = (await stage.client.list(Deployment, namespace=NAMESPACE)).items
+        return all(APPLIED in one.annotations for one in live if one.name != "legacy-erp")
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def _ways(self, stage: Stage) -> None:
+        self._out.print(f"\npage        {stage.page}", soft_wrap=True)
+        self._out.print(f"kubeconfig  {stage.kubeconfig}", soft_wrap=True)
+
+    async def stay(self, stage: Stage) -> None:
+        """Wait for an interrupt."""
+        self._ways(stage)
+        self._title("Everything stays up. In another terminal:")
+        self._out.print(f"  export KUBECONFIG={stage.kubeconfig}", soft_wrap=True)
+        if shutil.which("steersman") is None:
+            self._out.print(f"  export PATH={sys.prefix}/bin:$PATH", soft_wrap=True)
+        for command in (
+            f"steersman status --url {stage.page}",
+            f"steersman why deployment/payments -n {NAMESPACE}",
+            f"kubectl -n {NAMESPACE} get deployments,events",
+        ):
+            self._out.print(f"  {command}", soft_wrap=True)
+        if shutil.which("kubectl") is None:
+            self._out.print("  # `steersman controlplane build` makes a kubectl, if you have Go")
+        self._out.print("\nCtrl-C ends it.")
+        ended = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        await ended.wait()
+
+    def _title(self, text: str) -> None:
+        self._out.print()
+        self._out.print(Text(text, style="bold"), soft_wrap=True)
+
+    def _step(self, text: str) -> None:
+        print_hanging(self._out, "  ", text)
+
+    def _answer(self, text: str) -> None:
+        print_hanging(self._out, Text.assemble("  ", ("→ ", "green")), text)
+
+    def _run(self, command: str, text: str, *, lines: int) -> None:
+        self._out.print(Text.assemble("  ", ("$ ", "cyan"), (command, "bold")), soft_wrap=True)
+        width = min(WIDTH, self._out.width - 4)
+        for line in text.splitlines()[:lines]:
+            cut = line if len(line) <= width else f"{line[: width - 1]}…"
+            self._out.print(Text(f"    {cut}".rstrip(), style="dim"), soft_wrap=True)
+
+
+def _expect(holds: bool, told: str) -> None:
+    """A scene must end as it is told."""
+    if not holds:
+        raise SteersmanError(f"the demo did not go as told: {told}")
+
+
+def _yaml(*manifests: dict[str, Any]) -> str:
+    import yaml
+
+    return yaml.safe_dump_all(manifests)
+
+
+async def _restarted(stage: Stage, name: str, before: int) -> Deployment | None:
+    live = await stage.deployment(name)
+    return live if restarts_of(live) > before else None
+
+
+async def _available(stage: Stage, name: str, replicas: int) -> bool:
+    live = await stage.deployment(name)
+    return (live.status.available_replicas or 0) == replicas
+
+
+async def _found(stage: Stage, part: str, name: str) -> WorkloadNode | None:
+    nodes: list[WorkloadNode] = getattr((await stage.status()).now, part)
+    return next((node for node in nodes if node.name == name), None)
+
+
+async def _halted(stage: Stage, name: str) -> WorkloadNode | None:
+    node = await _found(stage, "held", name)
+    return node if node is not None and node.gate == "halt" else None
+
+
+async def _event(stage: Stage, name: str, reason: str) -> str:
+    found = await stage.client.list(ReportedEvent, namespace=NAMESPACE)
+    return next(
+        (one.note for one in found.items if one.reason == reason and one.regarding and one.regarding.name == name), ""
     )
-    live = await client.apply(web, field_manager="platform")
-    _answer(f"generation {live.metadata.generation}, {live.spec.replicas} replicas")
-
-    _step("capacity applies 5 replicas")
-    five = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 5}}
-    error = await _refused(client.apply(five, field_manager="capacity"), Conflict)
-    _answer(f"{error.code} {error.reason}: {', '.join(map(str, error.causes))}")
-    _step("capacity insists")
-    taken = await client.apply(five, field_manager="capacity", force=True)
-    owners = [
-        entry["manager"] for entry in taken["metadata"]["managedFields"] if "f:replicas" in entry["fieldsV1"]["f:spec"]
-    ]
-    _answer(f"generation {taken['metadata']['generation']}, {taken['spec']['replicas']} replicas")
-    _answer(f"spec.replicas now belongs to {' and '.join(owners)}")
-
-
-async def _mistakes(client: Client) -> None:
-    """A wrong object is refused, and the answer names every field that is wrong."""
-    _title("Mistakes are named")
-    _step("somebody creates a ConfigMap called Not_A_Name, with a label that is none")
-    wrong = ConfigMap(metadata=ObjectMeta(name="Not_A_Name", labels={"tier": "no spaces"}))
-    error = await _refused(client.create(wrong), Invalid)
-    for cause in error.causes:
-        _answer(f"{error.code} {error.reason}: {cause.field}: {cause.message.partition(':')[0]}")
-
-
-async def _refused(request: Awaitable[object], expected: type[KubeError]) -> KubeError:
-    """The error that a request must end in."""
-    try:
-        await request
-    except expected as error:
-        return error
-    raise SteersmanError(f"the server accepted what it must refuse with {expected.__name__}")
-
-
-def _with_mode(configuration: ConfigMap, mode: str) -> ConfigMap:
-    return ConfigMap(metadata=configuration.metadata, data={"mode": mode})
-
-
-async def _seen(events: AsyncIterator[WatchEvent[ConfigMap]]) -> None:
-    """Show the next change that comes through the watch."""
-    async for event in events:
-        if event.type != "BOOKMARK" and isinstance(event.object, ConfigMap):
-            data = " ".join(f"{key}={value}" for key, value in event.object.data.items())
-            _line("⟵", f"{event.type:<9}configmap/{event.object.name} with {data}", "cyan")
-            return
-
-
-async def _stay(config: Path) -> None:
-    _title("The server stays up. In another terminal:")
-    click.echo(f"  export KUBECONFIG={config}")
-    for arguments in (
-        "get deployments -o wide",
-        "explain deployment.spec.replicas",
-        "scale deployment web --replicas=3",
-    ):
-        click.echo(f"  kubectl {arguments}")
-    if shutil.which("kubectl") is None:
-        click.echo("  # `steersman controlplane build` makes a kubectl, if you have Go")
-    click.echo("\nCtrl-C ends it.")
-    ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await ended.wait()
-
-
-def _title(text: str) -> None:
-    click.secho(f"\n{text}", bold=True)
-
-
-def _step(text: str) -> None:
-    click.echo(f"  {text}")
-
-
-def _answer(text: str) -> None:
-    _line("→", text, "green")
-
-
-def _line(arrow: str, text: str, colour: str) -> None:
-    click.echo(f"    {click.style(arrow, fg=colour)} {text}")

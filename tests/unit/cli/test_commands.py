@@ -56,7 +56,7 @@ def test_definitions_of_a_file_are_printed_as_yaml(capsys):
     [
         (["run"], "there is nothing to run: name operators with --operators, or a file"),
         (["run", "nothere.py"], "nothere.py: there is no such file"),
-        (["run", "--operators", "nix"], '"nix" is not an operator (known: reload)'),
+        (["run", "--operators", "nix"], '"nix" is not an operator (known: '),
         (["run", WEBAPP], "set KUBECONFIG or pass --kubeconfig"),
         (["run", "--config", "nothere.yaml"], "nothere.yaml: there is no such file"),
         (["crds", "no.such.module"], "no.such.module: cannot be imported"),
@@ -82,6 +82,19 @@ def test_python_that_is_none_is_named_with_its_line(tmp_path, capsys):
         ("lissten: x", ':1: lissten: is not a setting (did you mean "listen"?)'),
         ("\nworkers: many", ":2: workers: expected `int | null`, got `str`"),
         ("reload:\n  quietPeriod: [5]", ":2: reload.quietPeriod"),
+        (
+            "reload:\n  pods: true\n\n  quietPeroid: 5s",
+            ':4: reload.quietPeroid: is not a field (did you mean "quietPeriod"?)',
+        ),
+        ("reload:\n  guard:\n    workload: 5", ':3: reload.guard.workload: is not a field (did you mean "workloads"?)'),
+        (
+            "dns:\n  driftPeriod: 5m\nreload:\n  quietPeriod: banana",
+            ':4: reload.quietPeriod: "banana" is not a duration',
+        ),
+        ("dns:\n  deletionGrace: banana", ":2: dns.deletionGrace: "),
+        ("hourglass:\n  maxConcurrentReplacements: -1", ":2: hourglass.maxConcurrentReplacements: must be"),
+        ("toolset:\n  maxBytes: 0", ":2: toolset.maxBytes: must be"),
+        ("listen: null\noperators: [relaod]", ':2: operators: "relaod" is not an operator'),
         ("- a\n- b", "must be a mapping of settings"),
         ("a: [", "is not valid YAML"),
     ],
@@ -92,6 +105,7 @@ def test_a_wrong_setting_is_named_with_its_line(text, said, tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_settings(path)
     assert said in str(caught.value)
+    assert "KUBECONFIG" not in str(caught.value)
 
 
 def test_a_file_says_what_it_says_and_the_rest_is_default(tmp_path):
@@ -101,3 +115,14 @@ def test_a_file_says_what_it_says_and_the_rest_is_default(tmp_path):
     assert (settings.operators, settings.leader_elect, settings.workers) == (["reload"], True, 3)
     assert settings.listen is Settings().listen
     assert type(settings.sections["reload"]).__name__ == "ReloadConfig"
+
+
+def test_what_a_service_is_is_told_in_words(tmp_path, capsys):
+    (tmp_path / "services.yaml").write_text(
+        "apiVersion: v1\nkind: Service\nmetadata: {name: prom, namespace: ops, labels: {app: prometheus}}\n"
+        "spec: {ports: [{port: 9090}]}\n"
+    )
+    assert _run(["toolset", "explain", "ops/prom", "-f", str(tmp_path / "services.yaml")]) == 0
+    shown = capsys.readouterr().out
+    assert "  credentials  no\n" in shown
+    assert "  identity     -\n" in shown

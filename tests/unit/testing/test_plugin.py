@@ -33,6 +33,7 @@ def test_importing_the_plugin_imports_nothing_that_costs():
     assert "aiohttp" not in loaded
     assert [name for name in loaded if name.startswith("steersman.testing")] == [
         "steersman.testing",
+        "steersman.testing.absence",
         "steersman.testing.plugin",
     ]
 
@@ -107,3 +108,12 @@ def test_a_first_build_is_shown_and_happens_before_the_first_test(project, monke
 
 async def test_the_clock_fixture_is_virtual(clock):
     await clock.advance(3600)
+
+
+def test_no_module_hides_what_the_package_offers():
+    from pathlib import Path
+
+    import steersman.testing
+
+    modules = {path.stem for path in Path(steersman.testing.__file__).parent.glob("*.py")}
+    assert modules.isdisjoint(steersman.testing.__all__)

@@ -1,0 +1,137 @@
+"""How commands print: a table that fits the terminal, or the same value as JSON or YAML.
+
+Every command makes one value and shows it here, so `-o json` never knows more or less than the table. Colour only on a
+terminal, and not with NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["console", "fitted", "output_option", "print_fields", "print_hanging", "print_table", "show"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+WIDE: Final = 1_000  # columns, where nobody looks: a pipe must not cut lines
+GAP: Final = 3  # between columns, where there is room
+LEAST: Final = 12  # of a column whose words must break
+
+
+def output_option(*further: str) -> Callable[[F], F]:
+    """`-o table|json|yaml`, and further forms; the command gets `output`."""
+    forms = ["table", "json", "yaml", *further]
+    return click.option("-o", "--output", type=click.Choice(forms), default="table", show_default=True)
+
+
+def show(value: Any, output: str, table: Callable[[Console], None]) -> None:
+    """Print `value` as JSON or YAML, or let `table` draw it."""
+    if output == "table":
+        table(console())
+        return
+    import msgspec
+
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+    else:
+        import yaml
+
+        click.echo(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True), nl=False)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where tables are drawn: as wide as the terminal, or unbounded in a pipe."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else WIDE
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def print_table(to: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows below headings, as kubectl prints them; what does not fit goes on below, rather than vanish."""
+    from rich.text import Text
+
+    grid = [[Text(column.upper(), style="bold") for column in columns]]
+    grid += [
+        [cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row] for row in rows
+    ]
+    used = [place for place in range(len(columns)) if any(len(row[place]) for row in grid)]
+    grid = [[row[place] for place in used] for row in grid]
+    widths, gap = fitted(
+        [
+            max(max((len(line) for line in row[place].plain.splitlines()), default=0) for row in grid)
+            for place in range(len(used))
+        ],
+        [
+            max(max((len(word) for word in row[place].plain.split()), default=0) for row in grid)
+            for place in range(len(used))
+        ],
+        to.width,
+    )
+    for row in grid:
+        _print_row(to, row, widths, gap)
+
+
+def print_fields(to: Console, fields: Sequence[tuple[str, str]]) -> None:
+    """A label and its text per line; a long text goes on below itself."""
+    width = max((len(label) for label, _ in fields), default=0) + GAP
+    for label, text in fields:
+        print_hanging(to, f"{label:<{width}}", text)
+
+
+def print_hanging(to: Console, lead: str | Text, text: str) -> None:
+    """A line that goes on below its text, not below what leads it."""
+    from rich.text import Text
+
+    first = Text(lead) if isinstance(lead, str) else lead
+    _print_row(to, [first, Text(text)], [len(first), max(to.width - len(first), LEAST)], 0)
+
+
+def fitted(natural: Sequence[int], words: Sequence[int], width: int) -> tuple[list[int], int]:
+    """How wide columns are, and the gap between them, so that a row fits.
+
+    `natural` is what each column would like, `words` its longest word. Gaps shrink first, then lines break between
+    words, and only then the longest words themselves: a name that can be copied is worth more than air.
+    """
+    for gap, wanted in ((GAP, natural), (2, natural), (GAP, words), (2, words), (1, words)):
+        room = width - gap * (len(natural) - 1)
+        if sum(wanted) <= room:
+            return _narrowed(natural, words, room), gap
+    room = width - (len(natural) - 1)
+    return _narrowed(words, [min(word, LEAST) for word in words], room), 1
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths, taken from the widest first, down to what fits or to the least."""
+    made = list(widths)
+    while (excess := sum(made) - room) > 0:
+        loose = [place for place in range(len(made)) if made[place] > least[place]]
+        if not loose:
+            break
+        widest = max(loose, key=lambda place: made[place])
+        made[widest] = max(least[widest], made[widest] - excess)
+    return made
+
+
+def _print_row(to: Console, cells: Sequence[Text], widths: Sequence[int], gap: int) -> None:
+    from rich.text import Text
+
+    wrapped = [cell.wrap(to, max(width, 1), overflow="fold") for cell, width in zip(cells, widths, strict=True)]
+    for pieces in zip_longest(*wrapped):
+        line = Text()
+        for piece, width in zip(pieces, widths, strict=True):
+            end = line.cell_len + width + gap
+            line.append_text(piece or Text())
+            line.append(" " * (end - line.cell_len))
+        line.rstrip()
+        to.print(line, soft_wrap=True)

@@ -1,0 +1,165 @@
+"""`steersman reload approve|freeze|thaw`: the marks that people set, each one annotation on one object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steersman.cli.kubeoptions import complete_workload, kube_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.kube.client import Client
+    from steersman.kube.resources import Kind
+
+__all__ = ["approve", "freeze", "thaw"]
+
+_TARGETS = "KIND/NAME"
+
+
+@click.command()
+@click.argument("target", metavar=_TARGETS)
+@click.argument("digest", required=False)
+@kube_options
+def approve(
+    target: str, digest: str | None, kubeconfig: Path | None, context: str | None, namespace: str | None
+) -> None:
+    """Approve a change that waits for somebody's word.
+
+    TARGET is the source (configmap/NAME, secret/NAME): then what it says now is approved, unless a DIGEST is named. On
+    a workload or a namespace the DIGEST is required. What the source says later needs another approval.
+
+    \b
+    Examples:
+      steersman reload approve configmap/app -n shop
+      steersman reload approve deployment/web 3f2a9c41b7de -n shop
+    """
+    from steersman.operators.reload.types import APPROVE
+
+    async def run() -> None:
+        async with _client(kubeconfig, context) as client:
+            kind, name, home = await _target(client, target, namespace)
+            value = digest or await _digest(client, kind, name, home)
+            await _annotate(client, kind, name, home, {APPROVE: value})
+            click.echo(f"{target}: the change to {value} is approved")
+
+    _run(run())
+
+
+@click.command()
+@click.argument("target", metavar=_TARGETS, shell_complete=complete_workload)
+@click.option("--for", "duration", metavar="DURATION", help="End by itself after this long, e.g. 2h.")
+@click.option("--until", metavar="TIME", help="End by itself then (RFC 3339).")
+@kube_options
+def freeze(
+    target: str,
+    duration: str | None,
+    until: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+) -> None:
+    """No restarts for a workload, a source or a namespace; changes wait and are applied afterwards.
+
+    \b
+    Examples:
+      steersman reload freeze deployment/web -n shop --for 2h
+      steersman reload freeze namespace/shop --until 2026-12-24T18:00:00Z
+    """
+    import time
+
+    from steersman.errors import FormatError
+    from steersman.kube.durations import parse_duration
+    from steersman.kube.times import format_time, parse_time
+    from steersman.operators.reload.types import FREEZE
+
+    if duration and until:
+        raise click.UsageError("--for and --until exclude each other.")
+    end = None
+    try:
+        if duration:
+            end = format_time(time.time() + parse_duration(duration).total_seconds())
+        elif until:
+            end = format_time(parse_time(until))
+    except FormatError as error:
+        raise click.BadParameter(str(error), param_hint="--for" if duration else "--until") from None
+
+    async def run() -> None:
+        async with _client(kubeconfig, context) as client:
+            kind, name, home = await _target(client, target, namespace)
+            await _annotate(client, kind, name, home, {FREEZE: f"until={end}" if end else "true"})
+            click.echo(f"{target} is frozen {f'until {end}' if end else 'until it is thawed'}")
+
+    _run(run())
+
+
+@click.command()
+@click.argument("target", metavar=_TARGETS, shell_complete=complete_workload)
+@kube_options
+def thaw(target: str, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
+    """Lift a freeze: changes that waited are applied.
+
+    \b
+    Example:
+      steersman reload thaw deployment/web -n shop
+    """
+    from steersman.operators.reload.types import FREEZE
+
+    async def run() -> None:
+        async with _client(kubeconfig, context) as client:
+            kind, name, home = await _target(client, target, namespace)
+            await _annotate(client, kind, name, home, {FREEZE: None})
+            click.echo(f"{target} is thawed")
+
+    _run(run())
+
+
+def _run(work: Any) -> None:
+    import asyncio
+
+    asyncio.run(work)
+
+
+def _client(kubeconfig: Path | None, context: str | None) -> Client:
+    from steersman.cli.surveying import connected
+
+    return connected(kubeconfig, context)
+
+
+async def _target(client: Client, target: str, namespace: str | None) -> tuple[Kind, str, str]:
+    """The kind, name and namespace of a workload, a source or a namespace."""
+    from steersman.cli.surveying import rule_named, workload_word
+    from steersman.operators.reload.digest import ConfigMapSource, SecretSource
+    from steersman.operators.reload.look import NamespaceSettings
+    from steersman.operators.reload.survey import Survey
+    from steersman.operators.reload.types import Options
+
+    word, name = workload_word(target)
+    home = namespace or client.namespace
+    for kind, words in (
+        (ConfigMapSource.KIND, ("configmap", "configmaps", "cm")),
+        (SecretSource.KIND, ("secret", "secrets")),
+        (NamespaceSettings.KIND, ("namespace", "namespaces", "ns")),
+    ):
+        if word.lower() in words:
+            return kind, name, home
+    survey = Survey(Options(), served=[one.kind for one in await client.discover()])
+    return rule_named(survey, word).kind, name, home
+
+
+async def _annotate(client: Client, kind: Kind, name: str, namespace: str, marks: dict[str, str | None]) -> None:
+    await client.patch(kind, name, {"metadata": {"annotations": marks}}, namespace=namespace)
+
+
+async def _digest(client: Client, kind: Kind, name: str, namespace: str) -> str:
+    from steersman.operators.reload.gates import change_digest
+    from steersman.operators.reload.survey import Survey
+    from steersman.operators.reload.types import Options
+
+    if kind.kind not in ("ConfigMap", "Secret"):
+        raise click.UsageError(f"{kind.kind} {name} needs the DIGEST of a change; a source can do without.")
+    found = await client.get(kind, name, namespace=namespace)
+    source: Any = Survey(Options()).add({"apiVersion": "v1", "kind": kind.kind, **found}, namespace)
+    return change_digest(source)

@@ -1,0 +1,186 @@
+"""What the reload commands have in common: a client for the cluster, and a survey of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from steersman.kube.client import Client
+    from steersman.operators.reload.kinds import KindRule
+    from steersman.operators.reload.look import Look
+    from steersman.operators.reload.survey import Survey
+    from steersman.operators.reload.types import Options
+
+__all__ = [
+    "connected",
+    "events_of",
+    "looked_at",
+    "pods_told",
+    "rule_named",
+    "survey_of",
+    "surveyed",
+    "workload_word",
+]
+
+_ROUNDS = 6  # of reading what the last look asked for; templates of templates end long before
+
+
+def connected(kubeconfig: Path | None, context: str | None) -> Client:
+    """A client for what the options name."""
+    from steersman.cli.kubeoptions import cluster_config
+    from steersman.kube.client import Client
+
+    return Client.connect(cluster_config(kubeconfig, context), user_agent="steersman-cli")
+
+
+async def surveyed(
+    client: Client, options: Options, namespaces: Sequence[str] | None, *, copies: int = 1
+) -> tuple[Survey, ...]:
+    """The cluster as it is, `copies` times, read once."""
+    from steersman.operators.reload.survey import Survey, read_cluster
+
+    served = [one.kind for one in await client.discover()]
+    first = Survey(options, served=served)
+    await read_cluster(first, client, namespaces=namespaces)
+    return (first, *(first.copy() for _ in range(copies - 1)))
+
+
+def workload_word(text: str) -> tuple[str, str]:
+    """`deploy/web` as kind and name."""
+    import click
+
+    kind, slash, name = text.partition("/")
+    if not (slash and kind and name) or "/" in name:
+        raise click.BadParameter(f'"{text}" is not KIND/NAME (try deployment/web)', param_hint="KIND/NAME")
+    return kind, name
+
+
+def rule_named(survey: Any, kind: str) -> Any:
+    """The rule of a kind as people write it."""
+    import click
+
+    rule = survey.rule_for(kind)
+    if rule is None:
+        known = ", ".join(one.kind.kind.lower() for one in survey.rules.values())
+        raise click.BadParameter(
+            f'"{kind}" is no kind of workload that is looked after ({known})', param_hint="KIND/NAME"
+        )
+    return rule
+
+
+def survey_of(
+    options: Options,
+    names: Sequence[str],
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    *,
+    all_namespaces: bool = False,
+) -> Survey:
+    """The objects in manifests when some are named, else those of a cluster."""
+    import asyncio
+
+    from steersman.cli.manifestfiles import read_manifests
+    from steersman.errors import ConfigError
+    from steersman.operators.reload.kinds import BUILT_IN
+    from steersman.operators.reload.survey import Survey
+
+    if names:
+        found = read_manifests(names)
+        if found.problems:
+            where, message = found.problems[0]
+            raise ConfigError(message, where=where)
+        survey = Survey(options, served=[rule.kind for rule in BUILT_IN])
+        for _, manifest in found.objects:
+            survey.add(manifest, namespace or "default")
+        return survey
+
+    async def read() -> Survey:
+        async with connected(kubeconfig, context) as client:
+            spaces = None if all_namespaces else [namespace or client.namespace]
+            return (await surveyed(client, options, spaces))[0]
+
+    return asyncio.run(read())
+
+
+async def looked_at(
+    client: Client, options: Options, kind: str, name: str, namespace: str | None
+) -> tuple[Survey, KindRule, Look, dict[str, Any]]:
+    """A look at one workload, for which only what concerns it is read: the reads of a look are its interests."""
+    import time
+
+    from steersman.operators.reload.survey import Survey
+
+    survey = Survey(options, served=[one.kind for one in await client.discover()])
+    rule: KindRule = rule_named(survey, kind)
+    survey.rules.setdefault((rule.kind.group, rule.kind.kind), rule)
+    home = namespace or client.namespace
+    raw = await client.get(rule.kind, name, namespace=home)
+    workload: Any = survey.add({"apiVersion": rule.kind.api_version, "kind": rule.kind.kind, **raw}, home)
+    await _read(survey, client, {f"namespace/{home}"})
+    read: frozenset[str] = frozenset()
+    for _ in range(_ROUNDS):
+        look = survey.look(rule, workload, time.time())
+        if not look.interests - read:
+            break
+        await _read(survey, client, look.interests - read)
+        read |= look.interests
+    return survey, rule, look, raw
+
+
+async def _read(survey: Survey, client: Client, names: Collection[str]) -> None:
+    """Take in what a look asked for; what does not exist stays absent."""
+    from steersman.kube.errors import Forbidden, NotFound
+    from steersman.operators.reload.digest import ConfigMapSource, SecretSource
+    from steersman.operators.reload.look import DEPLOYMENT, NamespaceSettings
+
+    kinds = {
+        "configmap": ConfigMapSource.KIND,
+        "secret": SecretSource.KIND,
+        "template": DEPLOYMENT.KIND,
+        "namespace": NamespaceSettings.KIND,
+    }
+    for wanted in sorted(names):
+        word, *place = wanted.split("/")
+        kind = kinds.get(word)
+        if kind is None:
+            continue
+        head = {"apiVersion": kind.api_version, "kind": kind.kind}
+        try:
+            if place[-1] == "*":
+                for item in (await client.list(kind, namespace=place[0])).items:
+                    survey.add({**head, **item})
+            else:
+                space = place[0] if len(place) == 2 else None
+                survey.add({**head, **await client.get(kind, place[-1], namespace=space)})
+        except NotFound:
+            continue
+        except Forbidden:
+            if word != "namespace":  # its annotations only add to the answer
+                raise
+
+
+async def events_of(client: Client, namespace: str | None, kind: str = "", name: str = "") -> list[Any]:
+    """The Events of a namespace, or of one object in it; none when they may not be read: they only add to answers."""
+    from steersman.kube.errors import KubeError
+    from steersman.kube.types.core import Event
+
+    about = f"involvedObject.name={name},involvedObject.kind={kind}" if name else None
+    try:
+        return (await client.list(Event.KIND, namespace=namespace, field_selector=about)).items
+    except KubeError:
+        return []
+
+
+def pods_told(raw: dict[str, Any]) -> str:
+    """How the pods of a workload are doing: `3 of 3 pods new and ready`."""
+    status = raw.get("status") or {}
+    wanted = (raw.get("spec") or {}).get("replicas", status.get("desiredNumberScheduled"))
+    if not isinstance(wanted, int):
+        return ""
+    ready = status.get("readyReplicas", status.get("numberReady", 0))
+    fresh = status.get("updatedReplicas", status.get("updatedNumberScheduled", 0))
+    return f"{min(ready, fresh)} of {wanted} pods new and ready"
