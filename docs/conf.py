@@ -17,7 +17,6 @@ nitpicky = False  # types of third parties are named, not linked: the site build
 
 html_theme = "furo"
 html_title = "Steersman"
-html_static_path = ["_static"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
