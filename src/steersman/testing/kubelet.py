@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Self
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.errors import Conflict, KubeError, NotFound
 from steersman.kube.patches import PatchType
-from steersman.kube.times import format_time
+from steersman.kube.times import format_micro_time, format_time
 from steersman.kube.types.core import ConfigMap, Secret
 from steersman.kube.types.pods import Pod
-from steersman.testing.podnetwork import WHERE, PodNetwork, program
+from steersman.testing.podnetwork import WHERE, PodNetwork, PodsUnavailable, program
 from steersman.testing.processes import Child
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class ProcessKubelet:
         self._runs: dict[str, _Run] = {}
         self._task: asyncio.Task[None] | None = None
         self.started: list[str] = []  # pods in the order in which they were started
+        self.journal: list[str] = []  # what was done and what went wrong, for who looks for a cause
 
     async def __aenter__(self) -> Self:
         await self._network.__aenter__()
@@ -112,8 +113,10 @@ class ProcessKubelet:
 
     async def _work(self) -> None:
         while True:
-            with contextlib.suppress(KubeError):
+            try:
                 await self._look()
+            except KubeError as error:
+                self._note(f"looking: {error}")
             await asyncio.sleep(PAUSE)
 
     async def _look(self) -> None:
@@ -122,28 +125,43 @@ class ProcessKubelet:
         maps = {one.name: one for one in (await self.client.list(ConfigMap, namespace=space)).items}
         secrets = {one.name: one for one in (await self.client.list(Secret, namespace=space)).items}
         sources = _Sources(maps, secrets)
-        for pod in pods:
-            run = self._runs.get(pod.metadata.uid)
-            if pod.deleting:
-                if run is None:
-                    await self._forget(pod)
-                elif run.ending is None:
-                    run.ending = asyncio.create_task(self._end(run, pod))
-                continue
-            if not pod.spec.node_name:
-                await self._bind(pod)
-                continue
-            if run is None:
-                try:
-                    run = await self._start(pod, sources)
-                except _Missing:
-                    continue
-            run.pod = pod
-            self._renew(run, sources)
-            await self._tell(run)
+        await asyncio.gather(*(self._cared(pod, sources) for pod in pods))
         known = {pod.metadata.uid for pod in pods}
         for run in [run for uid, run in self._runs.items() if uid not in known and run.ending is None]:
             run.ending = asyncio.create_task(self._end(run, run.pod))
+
+    async def _cared(self, pod: Pod, sources: _Sources) -> None:
+        """What fails with one pod concerns no other, and is tried again at the next look."""
+        try:
+            await self._care(pod, sources)
+        except (KubeError, PodsUnavailable, OSError) as error:
+            self._note(f"{pod.name}: {type(error).__name__}: {error}")
+
+    async def _care(self, pod: Pod, sources: _Sources) -> None:
+        run = self._runs.get(pod.metadata.uid)
+        if pod.deleting:
+            if run is None:
+                await self._forget(pod)
+            elif run.ending is None:
+                run.ending = asyncio.create_task(self._end(run, pod))
+            return
+        if not pod.spec.node_name:
+            await self._bind(pod)
+            return
+        if run is None:
+            try:
+                run = await self._start(pod, sources)
+            except _Missing as missing:
+                self._note(f"{pod.name}: waits for {missing}")
+                return
+        run.pod = pod
+        self._renew(run, sources)
+        await self._tell(run)
+
+    def _note(self, text: str) -> None:
+        """Keep a line; one that says the same as the last about the same thing says nothing."""
+        if not self.journal or self.journal[-1].partition(" ")[2] != text:
+            self.journal.append(f"{format_micro_time(SYSTEM_CLOCK.time())} {text}")
 
     async def _bind(self, pod: Pod) -> None:
         body = {
@@ -161,11 +179,12 @@ class ProcessKubelet:
         for volume in pod.spec.volumes or ():
             sources.files(volume)  # _Missing before anything is made
         folder = self.folder / f"{pod.name}-{pod.metadata.uid[:8]}"
-        (folder / "root").mkdir(parents=True)
+        (folder / "root").mkdir(parents=True, exist_ok=True)
         holder, address = await self._network.join(f"{pod.name}-network")
         run = self._runs[pod.metadata.uid] = _Run(pod, folder, holder, address)
         self._renew(run, sources)
         self.started.append(pod.name)
+        self._note(f"{pod.name}: started at {address}")
         return run
 
     def _renew(self, run: _Run, sources: _Sources) -> None:
@@ -187,6 +206,7 @@ class ProcessKubelet:
                 continue
             if child is not None:
                 run.restarts[container.name] = run.restarts.get(container.name, 0) + 1
+                self._note(f"{pod.name}: {container.name} ended with {child.exit_code} and is started again")
             run.containers[container.name] = self._launch(run, container)
 
     def _folder(self, run: _Run, volume: Volume) -> Path:
@@ -228,6 +248,7 @@ class ProcessKubelet:
 
     async def _end(self, run: _Run, pod: Pod) -> None:
         grace = pod.metadata.deletion_grace_period_seconds
+        self._note(f"{pod.name}: ends")
         await self._stop(run, grace=float(30 if grace is None else grace))
         shutil.rmtree(run.folder / "volumes", ignore_errors=True)
         while True:
@@ -238,6 +259,7 @@ class ProcessKubelet:
             else:
                 break
         self._runs.pop(pod.metadata.uid, None)
+        self._note(f"{pod.name}: gone")
 
     async def _stop(self, run: _Run, *, grace: float) -> None:
         await asyncio.gather(*(child.stop(deadline=grace) for child in run.containers.values()))
@@ -294,6 +316,7 @@ class ProcessKubelet:
                 Pod, pod.name, patch, type=PatchType.STRATEGIC, namespace=pod.namespace, subresource="status"
             )
             run.told = told
+            self._note(f"{pod.name}: told {', '.join(name for name, fact in facts.items() if fact)}")
 
     async def _probe(self, run: _Run, container: Container) -> bool:
         """Whether a container is ready; probes come at every look, whatever they say about delays."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-import dns.asyncquery
 import dns.dnssec
 import dns.rcode
 import dns.rdata
@@ -13,7 +12,7 @@ import pytest
 
 from steersman.kube.types import Event
 from steersman.testing import RequestLog, eventually
-from steersman.testing.zones import PATIENCE, Site, ask, rogue, serial, values
+from steersman.testing.zones import Site, ask, exchange, rogue, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)
@@ -131,7 +130,7 @@ async def test_changes_of_the_start_of_authority_name_servers_and_transfer_lists
         await site.instances(config={"allowTransfer": ["127.0.0.1"]})
 
         async def transferred():
-            answer = await dns.asyncquery.tcp(_axfr("example.org"), one.address, port=one.dns_port, timeout=PATIENCE)
+            answer = await exchange(one, _axfr("example.org"))
             return answer.rcode() == 0 and answer.answer
 
         await eventually(transferred, "a transfer without a key", timeout=120)

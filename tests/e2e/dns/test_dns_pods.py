@@ -56,9 +56,25 @@ async def kubelet(real, client, namespace, named, tmp_path):
     try:
         yield kubelet
     finally:
+        await _show(client, namespace, kubelet)
         await kubelet.__aexit__()
-        for log in sorted(folder.glob("*/bind9.log")):
-            print(log.parent.name, log.read_text(errors="replace")[-2000:])  # noqa: T201  # shown when the test fails
+
+
+async def _show(client, namespace, kubelet):
+    """Everything that says why a test failed, if it did; the operator's own log is captured beside it."""
+    from steersman.operators.dns.controller import KINDS
+
+    lines = [f"kubelet: {line}" for line in kubelet.journal]
+    logs = sorted(kubelet.folder.glob("*/bind9.log"))
+    lines += [f"--- {log.parent.name}\n{log.read_text(errors='replace')[-3000:]}" for log in logs]
+    for kind in (Pod, *KINDS):
+        if kind.KIND.namespaced:
+            for one in (await client.list(kind, namespace=namespace)).items:
+                rows = (one.status.conditions if one.status is not None else None) or ()
+                said = "; ".join(f"{row.type}={row.status} {row.reason} {row.message}" for row in rows)
+                lines.append(f"{kind.KIND.kind} {one.name}: {said}")
+    lines += [str(task) for task in asyncio.all_tasks()]
+    print("\n".join(lines))  # noqa: T201  # shown when the test fails
 
 
 class _PodServer:

@@ -167,6 +167,12 @@ class ZoneBook:
         """The copy of a server, unknown at first."""
         return self.copies.setdefault(server, Copy())
 
+    def keep(self, servers: Iterable[str]) -> None:
+        """Nobody else has a copy: what a server that is gone was late with, or said, is nobody's business any more."""
+        kept = set(servers)
+        for gone in self.copies.keys() - kept:
+            del self.copies[gone]
+
     def has(self, server: str) -> bool:
         """Whether a server has the zone, as far as it is ours to say."""
         copy = self.copies.get(server)

@@ -20,6 +20,7 @@ from steersman.operators import Operator
 from steersman.operators.dns.book import zones_wanting
 from steersman.operators.dns.clusters import ClusterKeeper, ProviderKeeper
 from steersman.operators.dns.desk import INSTANCE_LABEL, Desk
+from steersman.operators.dns.fleet import ready_since
 from steersman.operators.dns.instances import InstanceKeeper
 from steersman.operators.dns.metrics import DnsMetrics
 from steersman.operators.dns.recordkinds import RECORD_KINDS
@@ -310,11 +311,13 @@ _READY: Final = Predicate(
 
 
 def _pod_facts(pod: Any) -> object:
-    return None if pod is None else (pod.status.pod_ip, pod.status.phase, pod.metadata.deletion_timestamp)
+    if pod is None:
+        return None
+    return pod.status.pod_ip, pod.status.phase, pod.metadata.deletion_timestamp, ready_since(pod)
 
 
 _POD: Final = Predicate(
-    "address or phase", lambda old, new: old is None or new is None or _pod_facts(old) != _pod_facts(new)
+    "address, phase or containers", lambda old, new: old is None or new is None or _pod_facts(old) != _pod_facts(new)
 )
 
 

@@ -7,6 +7,7 @@ import random
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from steersman.clock import Deadline
 from steersman.errors import PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.core import Secret
@@ -70,7 +71,8 @@ class Desk:
         """Return when no zone is being published; not much later than that in any case."""
         if not self._calm.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._calm.wait(), PATIENCE)
+                async with Deadline(self.clock, PATIENCE):
+                    await self._calm.wait()
 
     def choose(self, zone: DNSZone, cache: Any) -> Choice:
         """Who serves a zone."""

@@ -1,7 +1,8 @@
 """The servers behind instances, and the one driver that each of them has.
 
 Pure where it reads objects (`servers_of`); the fleet itself only remembers drivers, by everything that makes a server
-what it is, so that a changed key or address is a new driver; connections of old ones are closed a little later.
+what it is, so that a changed key or address is a new driver; connections of old ones are closed a little later, and
+those of servers that are gone as soon as their instance is looked at.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
     from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, KeyRef
     from steersman.operators.dns.tsig import Key
 
-__all__ = ["DNS_PORT", "RNDC_PORT", "SHARED_KEY", "ZONES", "Fleet", "key_ref_of", "keys_of", "servers_of"]
+__all__ = [
+    "DNS_PORT",
+    "RNDC_PORT",
+    "SHARED_KEY",
+    "ZONES",
+    "Fleet",
+    "key_ref_of",
+    "keys_of",
+    "ready_since",
+    "servers_of",
+]
 
 DNS_PORT: Final = 5353  # of pods: unprivileged
 RNDC_PORT: Final = 9530
@@ -133,11 +144,23 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
             directory=spec.zone_directory or ZONES,
             managed=True,
             uid=pod.metadata.uid,
+            since=ready_since(pod),
             **common,
         )
         for pod in pods
         if pod.status.pod_ip and not pod.deleting and pod.status.phase == "Running"
     ]
+
+
+def ready_since(pod: Pod) -> str:
+    """Since when, and after how many restarts, the containers of a pod are ready; empty while they are not.
+
+    The gates of a pod have no part in this: its containers are ready as soon as named listens.
+    """
+    for row in pod.status.conditions or ():
+        if row.type == "ContainersReady" and row.status == "True":
+            return f"{row.last_transition_time} {sum(one.restart_count for one in pod.status.container_statuses or ())}"
+    return ""
 
 
 def allowed_transfers(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[str]:
@@ -180,14 +203,21 @@ class Fleet:
         if self._by_id.get(server.id) != server and (driver := self._drivers.pop(server, None)) is not None:
             driver.close()
 
-    def keep(self, servers: Iterable[Server]) -> None:
-        """Hang up on all others."""
+    def keep(self, instance: ObjectRef, servers: Iterable[Server]) -> None:
+        """These are the servers of an instance: hang up on all others that it had."""
         kept = {server.id for server in servers}
-        for gone in [server for server in self._drivers if server.id not in kept]:
+        for gone in [one for one in self._drivers if one.instance == instance and one.id not in kept]:
             self._drivers.pop(gone).close()
             self._by_id.pop(gone.id, None)
+
+    @property
+    def servers(self) -> list[Server]:
+        """Those with a driver."""
+        return list(self._drivers)
 
     def close(self) -> None:
         """Hang up, for good."""
         self._closed = True
-        self.keep(())
+        while self._drivers:
+            self._drivers.popitem()[1].close()
+        self._by_id.clear()

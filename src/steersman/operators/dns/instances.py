@@ -70,6 +70,7 @@ class InstanceKeeper:
         """One pass over an instance."""
         cluster = ctx.cache[Bind9Cluster].get(ObjectRef(instance.spec.cluster_ref, instance.namespace))
         zones = self._zones(instance, ctx.cache)
+        self.desk.fleet.keep(instance.ref, self.desk.servers([instance], ctx.cache)[0])
         wait = self.desk.options.drift_period.total_seconds()
         try:
             if instance.spec.endpoints:
@@ -325,6 +326,7 @@ class InstanceKeeper:
                 for zone in served:
                     self.desk.zones.send(zone.ref)
                 return requeue(after=1.0)
+        self.desk.fleet.keep(instance.ref, ())
         return done
 
 

@@ -51,6 +51,7 @@ class Server(msgspec.Struct, frozen=True):
     managed: bool = False
     allow_transfer: tuple[str, ...] = ()
     uid: str = ""  # of the pod: another pod at the same address is another server
+    since: str = ""  # when its containers were last seen to become ready: how it failed before that says nothing now
 
     @property
     def id(self) -> str:

@@ -111,6 +111,7 @@ class ZoneKeeper:
                 held.message if held else "it has no name server", reason="NoNameServer", field="spec.nameServers"
             )
         book.problem = None
+        book.keep(server.id for server in servers)
         serial = zone.spec.soa_record.serial or 0
         if not book.serial and zone.status is not None and zone.status.serial:
             book.serial = zone.status.serial

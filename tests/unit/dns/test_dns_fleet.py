@@ -1,0 +1,74 @@
+"""Who has a driver, and until when; and what is forgotten of servers that are gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import DriverError
+from steersman.kube.objects import ObjectMeta
+from steersman.kube.resources import ObjectRef
+from steersman.kube.types.pods import ContainerStatus, Pod, PodCondition, PodStatus
+from steersman.operators.dns.book import ZoneBook
+from steersman.operators.dns.fleet import Fleet, servers_of
+from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.operators.dns.servers import Keys
+from steersman.operators.dns.tsig import Key
+
+KEY = Key("k", "hmac-sha256", b"secret")
+KEYS = Keys(KEY, KEY, KEY)
+
+
+def instance(name="a"):
+    return Bind9Instance(
+        metadata=ObjectMeta(name=name, namespace="default"), spec=Bind9Instance.Spec(cluster_ref="", role="primary")
+    )
+
+
+def pod(name, address, *, ready="", restarts=0):
+    rows = [PodCondition(type="ContainersReady", status="True", last_transition_time=ready)] if ready else []
+    status = PodStatus(
+        phase="Running",
+        pod_ip=address,
+        conditions=rows,
+        container_statuses=[ContainerStatus(name="bind9", restart_count=restarts)],
+    )
+    return Pod(metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}"), status=status)
+
+
+def servers(*pods, of="a"):
+    return servers_of(instance(of), None, KEYS, pods)
+
+
+async def test_the_fleet_hangs_up_on_servers_that_an_instance_no_longer_has_and_on_no_other():
+    fleet = Fleet(clock=SYSTEM_CLOCK, timeout=1.0)
+    old, kept = servers(pod("one", "192.0.2.1"), pod("two", "192.0.2.2"))
+    (other,) = servers(pod("three", "192.0.2.3"), of="b")
+    drivers = {server.name: fleet.driver(server) for server in (old, kept, other)}
+    fleet.keep(ObjectRef("a", "default"), [kept])
+    assert fleet.servers == [kept, other]
+    assert fleet.driver(kept) is drivers["two"]
+    fleet.keep(ObjectRef("a", "default"), [])
+    assert fleet.servers == [other]
+    fleet.close()
+    assert fleet.servers == []
+    with pytest.raises(DriverError):
+        fleet.driver(kept)
+
+
+async def test_a_server_whose_containers_became_ready_is_asked_at_once_however_often_it_failed_before():
+    fleet = Fleet(clock=SYSTEM_CLOCK, timeout=1.0)
+    (starting,) = servers(pod("one", "192.0.2.1"))
+    (ready,) = servers(pod("one", "192.0.2.1", ready="2026-01-01T00:00:00Z"))
+    (again,) = servers(pod("one", "192.0.2.1", ready="2026-01-01T00:00:00Z", restarts=1))
+    assert starting.id == ready.id == again.id
+    assert len({id(fleet.driver(server)) for server in (starting, ready, again, again)}) == 3
+    fleet.close()
+
+
+def test_a_server_that_is_gone_takes_what_it_was_late_with_along():
+    book = ZoneBook(ObjectRef("z", "default"))
+    book.copy("gone").behind = 3
+    book.copy("here").known = True
+    book.keep(["here", "new"])
+    assert set(book.copies) == {"here"}
