@@ -15,20 +15,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.operators.dns.compiler import ZONE, Draft
-from steersman.operators.dns.recordkinds import RECORD_KINDS
+from steersman.operators.dns.pointers import contributions_to, is_reverse, named_in, pointers_of, source_in_reverse
+from steersman.operators.dns.recordkinds import RECORD_KINDS, AAAARecord, ARecord
 from steersman.operators.dns.rrsets import Key, Soa
 from steersman.operators.dns.selection import EVERY, label_values, record_selectors, source_of, zone_of
+from steersman.operators.dns.types import PTR_NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from steersman.kube.resources import ObjectRef
     from steersman.operators.dns.compiler import Settled
+    from steersman.operators.dns.pointers import Directory, Origin, Pointer
     from steersman.operators.dns.recordkinds import Record
     from steersman.operators.dns.rrsets import Contribution, RRset
     from steersman.operators.dns.zonekinds import DNSZone
 
 __all__ = ["Books", "Copy", "ZoneBook", "zones_wanting"]
+
+ADDRESS_KINDS = ("arecord/", "aaaarecord/")
 
 
 class Copy(msgspec.Struct):
@@ -63,6 +68,7 @@ class Published(msgspec.Struct, frozen=True):
     uid: str
     generation: int
     serial: int = 0
+    ptr: bool | None = None  # whether its addresses are to point back to it; None: as the zone says
 
 
 class ZoneBook:
@@ -76,6 +82,8 @@ class ZoneBook:
         self.members: dict[str, Published] = {}  # source -> which state of it is in the draft, and since which serial
         self.copies: dict[str, Copy] = {}
         self.marks: set[tuple[Any, str]] | None = None  # records that changed; None: all may have
+        self.origins: set[Origin] | None = None  # records whose PTR records may be others; None: all may be
+        self.heard = False  # what its records want is known, or that there is no knowing it
         self.outcome_ready = False  # the draft has been sent to servers at least once, well or badly
         self.problem: tuple[str, str] | None = None  # why nothing can be served: reason, message
         self.pending: set[str] = set()  # sources whose change has not reached every primary
@@ -84,14 +92,31 @@ class ZoneBook:
         self.drifts = 0
         self.settled: frozenset[str] = frozenset()  # servers we made that have the zone
         self._basis: object = None
+        self._grant = ""
+        self._ptr = False
+        self._restated: set[str] = set()  # records that say something else now, though it may come to the same
+        self._pointing: set[Origin] = set()  # records that have PTR records here
+
+    @property
+    def sources(self) -> set[str]:
+        """Everybody who has a part in it."""
+        return {*self.members, *self.draft.contributions} - {ZONE}
 
     def mark(self, kind: Any, name: str) -> None:
         """A record changed that is or was ours."""
         if self.marks is not None:
             self.marks.add((kind, name))
 
-    def load(self, zone: DNSZone, name: bytes, own: Sequence[Contribution], cache: Any) -> Settled:
-        """Bring the draft up to what the caches say."""
+    def mark_origin(self, origin: Origin) -> None:
+        """A record of whatever zone may have other PTR records here."""
+        if self.origins is not None:
+            self.origins.add(origin)
+
+    def load(
+        self, zone: DNSZone, name: bytes, own: Sequence[Contribution], cache: Any, directory: Directory
+    ) -> set[tuple[Origin, bytes]]:
+        """Bring the draft up to what the caches say; returns whose PTR records, of which addresses, are others now."""
+        self.heard = True
         basis = (zone.metadata.uid, name, zone.spec.ttl, msgspec.json.encode(zone.spec.records_from))
         marks, self.marks = self.marks, set()
         if basis != self._basis:
@@ -102,6 +127,7 @@ class ZoneBook:
             self.uid = zone.metadata.uid
             before = self.draft
             self.draft = Draft(name, zone.spec.ttl)
+            self.origins = None
             for copy in self.copies.values():  # another draft: what a copy lacks is found by reading it
                 copy.known = False
             self.members = {source: row for source, row in self.members.items() if source in before.contributions}
@@ -111,12 +137,58 @@ class ZoneBook:
         else:
             for kind, record_name in marks:
                 self._load_one(zone, kind, record_name, cache)
+        self._take_pointers(zone, cache, directory)
         settled = self.draft.settle()
         for copy in self.copies.values():
             if copy.known:
                 _lay_over(copy, settled.before, self.draft.rrsets)
-        self.pending |= settled.sources
-        return settled
+        self.pending |= settled.sources | self._restated
+        whole = marks is None or zone.spec.ptr != self._ptr
+        self._ptr = zone.spec.ptr
+        return self._give_pointers(settled, directory, whole=whole)
+
+    def _take_pointers(self, zone: DNSZone, cache: Any, directory: Directory) -> None:
+        """What addresses of other zones contribute, when this is their reverse zone."""
+        name = self.draft.zone
+        if not is_reverse(name):
+            return
+        origins, self.origins = self.origins, set()
+        if (grant := zone.annotations.get(PTR_NAMESPACES, "")) != self._grant:
+            self._grant, origins = grant, None
+        if origins is None:
+            origins = {origin for origin, _ in directory.below(name)} | self._pointing
+        named = named_in(cache)
+        for origin in origins:
+            parts = contributions_to(zone, name, origin, directory.of(origin), named)
+            if parts:
+                self.draft.put(source_in_reverse(origin), *parts)
+                self._pointing.add(origin)
+            elif origin in self._pointing:
+                self.draft.drop(source_in_reverse(origin))
+                self._pointing.discard(origin)
+
+    def _give_pointers(self, settled: Settled, directory: Directory, *, whole: bool) -> set[tuple[Origin, bytes]]:
+        """Say what the addresses of this zone point back to."""
+        sources = settled.sources | self._restated
+        self._restated.clear()
+        if whole:
+            sources = sources | directory.sources(self.ref) | self.members.keys()
+        moved = set()
+        for source in sources:
+            if source.startswith(ADDRESS_KINDS) and source.count("/") == 1:
+                wanted = self._pointers(source)
+                names = directory.put(self.ref, source, wanted)
+                moved |= {((self.ref.namespace, source), name) for name in names}
+        return moved
+
+    def _pointers(self, source: str) -> tuple[Pointer, ...]:
+        member = self.members.get(source)
+        if member is None or not (member.ptr or (member.ptr is None and self._ptr)):
+            return ()
+        outcome = self.draft.outcome(source)
+        if outcome is None or outcome.held is not None:
+            return ()
+        return pointers_of(self.draft.contributions.get(source, ()), self.draft.zone)
 
     def _load_all(self, zone: DNSZone, cache: Any) -> None:
         selectors = record_selectors(zone)
@@ -153,7 +225,9 @@ class ZoneBook:
             return
         known = self.members.get(source)
         if known is None or (known.uid, known.generation) != (record.metadata.uid, record.metadata.generation):
-            self.members[source] = Published(record.metadata.uid, record.metadata.generation)
+            ptr = record.spec.ptr if isinstance(record, (ARecord, AAAARecord)) else None
+            self.members[source] = Published(record.metadata.uid, record.metadata.generation, ptr=ptr)
+            self._restated.add(source)
             self.draft.put_record(record, source)
         elif source not in self.draft.contributions:
             self.draft.put_record(record, source)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.recordkinds import Record
 
-__all__ = ["ZONE", "Draft", "Held", "Outcome", "Settled", "compile_zone"]
+__all__ = ["WILDCARD", "ZONE", "Draft", "Held", "Outcome", "Settled", "compile_zone"]
 
 ZONE: Final = "dnszone"  # the source of what the zone itself says
 DEFAULT_TTL: Final = 3600
@@ -98,7 +98,6 @@ class Draft:
         if self.contributions.get(source) == contributions and self.invalid.get(source) == invalid:
             return
         self.drop(source)
-        self._touched.add(source)
         self.contributions[source] = contributions
         if invalid is not None:
             self.invalid[source] = invalid
@@ -111,6 +110,7 @@ class Draft:
 
     def drop(self, source: str) -> None:
         """`source` contributes nothing any more."""
+        self._touched.add(source)
         self.invalid.pop(source, None)
         for part in self.contributions.pop(source, ()):
             owner, kind = part.key

@@ -6,10 +6,12 @@ that is withdrawn wakes the zone that loses a server. Nothing here waits for a t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.apps import Deployment
 from steersman.kube.types.core import ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount
@@ -23,6 +25,7 @@ from steersman.operators.dns.desk import INSTANCE_LABEL, Desk
 from steersman.operators.dns.fleet import ready_since
 from steersman.operators.dns.instances import InstanceKeeper
 from steersman.operators.dns.metrics import DnsMetrics
+from steersman.operators.dns.pointers import is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.records import RecordKeeper
 from steersman.operators.dns.selection import label_values, selector_values, selects
@@ -33,12 +36,14 @@ from steersman.operators.dns.types import (
     DRIFT,
     DRIFT_IGNORE,
     GROUP,
+    PTR_NAMESPACES,
     RECONCILE_TRIGGER,
     DnsConfig,
     Options,
     finalizer_of,
 )
 from steersman.operators.dns.zonekinds import DNSZone
+from steersman.operators.dns.zoneplan import zone_name
 from steersman.operators.dns.zones import ZoneKeeper
 from steersman.runtime.conditions import find_condition
 from steersman.runtime.controller import Controller
@@ -153,7 +158,7 @@ class _Table:
         keeper = ZoneKeeper(self.desk)
         made = (
             Controller(DNSZone, keeper.reconcile, "dns-zones")
-            .when(generation | labels | annotation(DRIFT, DRIFT_IGNORE))
+            .when(generation | labels | annotation(DRIFT, DRIFT_IGNORE, PTR_NAMESPACES))
             .finalizer(finalizer_of("DNSZone"), keeper.clean_up)
             .gone(keeper.gone)
             .hears(self.desk.zones)
@@ -168,8 +173,9 @@ class _Table:
             .watches(Secret, to=self.zones_of_secret, transform=key_secret)
             .watches(*RECORD_KINDS, to=self.zones_of_record, when=generation | labels)
             .watches(DNSZone, to=self.namesakes, when=created | deleted | generation)
+            .watches(DNSZone, to=self.relatives, when=created | deleted | generation | annotation(PTR_NAMESPACES))
             .index(DNSZone, "dns-records-from", selector_values)
-            .index(DNSZone, "dns-zone-name", lambda zone: [zone.spec.zone_name.lower()])
+            .index(DNSZone, "dns-zone-name", own_name)
             .index(Pod, "dns-instance", pod_instance)
             .configured(concurrency=ZONES_AT_ONCE, limiter=self.limiter)
         )
@@ -186,6 +192,7 @@ class _Table:
             .hears(self.desk.records[kind])
             .watches(DNSZone, to=self.records_of(kind), when=created | deleted | generation)
             .index(DNSZone, "dns-records-from", selector_values)
+            .index(DNSZone, "dns-zone-name", own_name)
             .index(kind, "dns-labels", label_values)
             .configured(concurrency=RECORDS_AT_ONCE, limiter=self.limiter, while_terminating=True)
         )
@@ -264,6 +271,14 @@ class _Table:
                     book.marks = None
         return sorted(found - {zone.ref})
 
+    def relatives(self, zone: DNSZone, cache: Any) -> Iterable[ObjectRef]:
+        """Reverse zones above and below one: PTR records of addresses may be theirs now, or no longer."""
+        with suppress(PlanError):
+            name = zone_name(zone)
+            if is_reverse(name):
+                self.desk.tell_reverse(self.desk.directory.below(name), cache)
+        return ()
+
     def records_of(self, kind: type[Record]) -> Any:
         """The records of that kind which a zone wants."""
 
@@ -319,6 +334,11 @@ def _pod_facts(pod: Any) -> object:
 _POD: Final = Predicate(
     "address, phase or containers", lambda old, new: old is None or new is None or _pod_facts(old) != _pod_facts(new)
 )
+
+
+def own_name(zone: DNSZone) -> list[str]:
+    """A zone under its name, for an index."""
+    return [zone.spec.zone_name.lower()]
 
 
 def pod_instance(pod: Pod) -> list[str]:

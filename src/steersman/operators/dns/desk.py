@@ -14,6 +14,7 @@ from steersman.kube.types.core import Secret
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.book import Books
 from steersman.operators.dns.fleet import Fleet, keys_of, servers_of
+from steersman.operators.dns.pointers import Directory, lets_in, named_in, zones_above
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.selection import choose_instances
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from steersman.clock import Clock
     from steersman.operators.dns.metrics import DnsMetrics
+    from steersman.operators.dns.pointers import Origin
     from steersman.operators.dns.selection import Choice
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.types import Options
@@ -43,6 +45,7 @@ class Desk:
         self.clock = clock
         self.metrics = metrics
         self.books = Books()
+        self.directory = Directory()
         self.fleet = Fleet(
             clock=clock,
             timeout=options.request_timeout.total_seconds(),
@@ -106,11 +109,26 @@ class Desk:
         return found, problems
 
     def tell_records(self, namespace: str, sources: Iterable[str]) -> None:
-        """Have these records reported."""
+        """Have these records reported. Those of PTR records name the namespace they come from themselves."""
         for source in sources:
             kind, _, name = source.partition("/")
             if (found := self._by_name.get(kind)) is not None:
-                self.records[found].send(ObjectRef(name, namespace))
+                elsewhere, _, short = name.rpartition("/")
+                self.records[found].send(ObjectRef(short, elsewhere or namespace))
+
+    def tell_reverse(self, moved: Iterable[tuple[Origin, bytes]], cache: Any) -> None:
+        """Have the reverse zones published that may get or lose a PTR record; without one, the record says so."""
+        named = named_in(cache)
+        for origin, name in moved:
+            homeless = True
+            for zones in zones_above(name, named):
+                for zone in zones:
+                    if (book := self.books.get(zone.ref)) is not None:
+                        book.mark_origin(origin)
+                    self.zones.send(zone.ref)
+                    homeless = homeless and not lets_in(zone, origin[0])
+            if homeless:
+                self.tell_records(origin[0], [origin[1]])
 
     def later(self, seconds: float) -> float:
         """About so many seconds: keys that were looked at together need not stay together."""

@@ -141,8 +141,12 @@ def short_text(owner: bytes, zone: bytes) -> str:
     return text_of(owner + zone).removesuffix(".")
 
 
-def reverse_name(address: str) -> bytes:
-    """The name below in-addr.arpa or ip6.arpa that stands for an address."""
-    from ipaddress import ip_address
+def reverse_name(address: bytes) -> bytes:
+    """The name below in-addr.arpa or ip6.arpa that stands for an address of 4 or 16 bytes.
 
-    return name_of(ip_address(address).reverse_pointer)
+    >>> text_of(reverse_name(bytes([192, 0, 2, 1])))
+    '1.2.0.192.in-addr.arpa.'
+    """
+    if len(address) == 4:
+        return name_of(".".join(map(str, reversed(address))) + ".in-addr.arpa")
+    return name_of(".".join(reversed(address.hex())) + ".ip6.arpa")

@@ -100,6 +100,8 @@ class ARecord(
         ttl: Ttl = None
         ipv4_addresses: Annotated[list[Ipv4] | None, ListSet(), Schema(minItems=1, maxItems=MANY)] = None
         ipv4_address: Ipv4 | None = None
+        ptr: Annotated[bool | None, Schema(nullable=True)] = None
+        """Whether the reverse zone gets PTR records for these addresses; absent: as the zone says."""
 
     spec: Spec
     status: RecordStatus | None = None
@@ -121,6 +123,8 @@ class AAAARecord(
         ttl: Ttl = None
         ipv6_addresses: Annotated[list[Ipv6] | None, ListSet(), Schema(minItems=1, maxItems=2000)] = None
         ipv6_address: Ipv6 | None = None
+        ptr: Annotated[bool | None, Schema(nullable=True)] = None
+        """Whether the reverse zone gets PTR records for these addresses; absent: as the zone says."""
 
     spec: Spec
     status: RecordStatus | None = None

@@ -7,18 +7,23 @@ gone, and to tell what became of it. Nothing is said about a record before its z
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from steersman.errors import PlanError
 from steersman.kube.errors import Conflict, NotFound
-from steersman.kube.times import format_time
+from steersman.kube.times import format_time, parse_time
 from steersman.operators.dns.book import zones_wanting
+from steersman.operators.dns.compiler import WILDCARD, Held
 from steersman.operators.dns.names import short_text
+from steersman.operators.dns.pointers import asks, named_in, place_of, pointers_of, source_in_reverse
 from steersman.operators.dns.recordkinds import AAAARecord, ARecord, EndpointState, RecordStatus, ZoneRef
-from steersman.operators.dns.rrsets import type_name
+from steersman.operators.dns.reverse import FINE, WAIT, reverse_state
+from steersman.operators.dns.rrsets import contribution_of, type_name
 from steersman.operators.dns.selection import source_of, zone_of
 from steersman.operators.dns.types import GROUP, VERSION, finalizer_of
+from steersman.operators.dns.zoneplan import zone_name
 from steersman.runtime.conditions import condition, with_conditions, without_conditions
 from steersman.runtime.finalizers import has_finalizer
 from steersman.runtime.result import Result, done, requeue
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
     from steersman.runtime.context import Context
 
 __all__ = ["RecordKeeper"]
+
+PASSING: Final = ("Conflict", "PTR", "TTLMismatch")  # conditions that are there only while there is something to say
 
 
 class RecordKeeper:
@@ -60,7 +67,7 @@ class RecordKeeper:
             return done
         candidates = list(zones_wanting(record, ctx.cache))
         zone = zone_of(record, candidates)
-        status = self._status(record, zone, candidates, now=ctx.clock.time())
+        status = self._status(record, zone, candidates, ctx.cache, now=ctx.clock.time())
         if status is None:
             return done  # its zone has not looked at it yet, and will say when it has
         before = _ready_of(record.status)
@@ -78,12 +85,35 @@ class RecordKeeper:
         if zone is None:
             return done  # nobody publishes it
         source = source_of(record)
-        if book is None or not book.outcome_ready or source in book.members or source in book.pending:
-            return requeue(after=self.desk.options.not_ready.total_seconds())  # the zone tells us before that
+        served = book is None or not book.outcome_ready or source in book.members or source in book.pending
+        if not served and not self._is_pointed_to(record, zone, ctx.cache):
+            return done
+        began = parse_time(record.metadata.deletion_timestamp or "").timestamp()
+        grace = self.desk.options.deletion_grace.total_seconds()
+        left = grace - (ctx.clock.time() - began)
+        if left > 0:  # the zone tells us before that
+            return requeue(after=max(0.5, min(left, self.desk.options.not_ready.total_seconds())))
+        ctx.event(record, "RecordLeftBehind", f"given up after {grace:g} s: a server may still have it", warning=True)
         return done
 
+    def _is_pointed_to(self, record: Record, zone: DNSZone, cache: Any) -> bool:
+        """Whether a reverse zone has PTR records of a record that is going, or nobody has looked at that zone yet."""
+        origin = (record.namespace, source_of(record))
+        name = source_in_reverse(origin)
+        if any(name in book.draft.contributions or name in book.pending for book in self.desk.books):
+            return True
+        if not asks(record, zone.spec.ptr):
+            return False
+        try:
+            pointers = pointers_of([contribution_of(record, origin[1], zone_name(zone))], zone_name(zone))
+        except PlanError:
+            return False
+        places = [place_of(pointer.name, record.namespace, named_in(cache)).zone for pointer in pointers]
+        books = [self.desk.books.get(place.ref) for place in places if place is not None]
+        return any(book is None or not book.outcome_ready for book in books)
+
     def _status(
-        self, record: Record, zone: DNSZone | None, candidates: list[DNSZone], *, now: float
+        self, record: Record, zone: DNSZone | None, candidates: list[DNSZone], cache: Any, *, now: float
     ) -> RecordStatus | None:
         known = record.status or RecordStatus()
         generation = record.metadata.generation
@@ -91,7 +121,7 @@ class RecordKeeper:
             ready = condition(
                 "Ready", False, "NotSelected", "no DNSZone of this namespace selects it", generation=generation
             )
-            kept = without_conditions(known.conditions, "Conflict", "TTLMismatch")
+            kept = without_conditions(known.conditions, *PASSING)
             return RecordStatus(conditions=with_conditions(kept, ready, now=now), observed_generation=generation)
         book = self.desk.books.get(zone.ref)
         source = source_of(record)
@@ -106,7 +136,25 @@ class RecordKeeper:
         ):
             return None
         wanting = [one for one in candidates if one.name != zone.name]
-        return self._outcome(record, zone, book, source, _also(record, wanting), known, now)
+        reverse = self._reverse(record, zone, book, cache)
+        if reverse is WAIT:
+            return None  # its reverse zone says when it has looked
+        return self._outcome(record, zone, book, source, _also(record, wanting), reverse, known, now)
+
+    def _reverse(self, record: Record, zone: DNSZone, book: ZoneBook, cache: Any) -> Held | None:
+        """What became of the PTR records that were asked for: FINE, why they are not there, or None if nobody asked."""
+        if not asks(record, zone.spec.ptr):
+            return None
+        origin = (record.namespace, source_of(record))
+        pointers = self.desk.directory.of(origin)
+        if not pointers:
+            outcome = book.draft.outcome(origin[1])
+            if outcome is None or outcome.held is not None:
+                return Held("NotPublished", "the address itself is not published")
+            if outcome.keys[0][0].startswith(WILDCARD):
+                return Held("WildcardName", "addresses of a wildcard have no one name to point back to")
+            return WAIT  # the zone has not heard yet that it should
+        return reverse_state(origin, pointers, self.desk.books, named_in(cache))
 
     def _outcome(
         self,
@@ -115,13 +163,14 @@ class RecordKeeper:
         book: ZoneBook,
         source: str,
         also: list[str],
+        reverse: Held | None,
         known: RecordStatus,
         now: float,
     ) -> RecordStatus:
         generation = record.metadata.generation
         outcome = book.draft.outcome(source)
         member = book.members.get(source)
-        kept = without_conditions(known.conditions, "Conflict", "TTLMismatch")
+        kept = without_conditions(known.conditions, *PASSING)
         extra = []
         published = False
         if book.problem is not None:
@@ -135,6 +184,10 @@ class RecordKeeper:
         else:
             published = True
             ready = condition("Ready", True, "ReconcileSucceeded", "", generation=generation)
+        if reverse is not None:
+            extra.append(condition("PTR", reverse is FINE, reverse.reason, reverse.message, generation=generation))
+            if published and reverse is not FINE:  # not all that was asked for is there
+                ready = condition("Ready", False, reverse.reason, f"PTR: {reverse.message}", generation=generation)
         if outcome is not None and outcome.ttl is not None and published:
             text = f"{outcome.ttl} s is served: records of one name and type have one TTL, the lowest"
             extra.append(condition("TTLMismatch", True, "TTLMismatch", text, generation=generation))

@@ -19,6 +19,7 @@ from steersman.operators.dns.book import ZoneBook
 from steersman.operators.dns.checks import RRSIG, delegation_problems, parent_of, signature_problems
 from steersman.operators.dns.desk import Desk
 from steersman.operators.dns.names import name_of, owner_in, short_text
+from steersman.operators.dns.pointers import Directory, is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.rrsets import GENERATED, RRset, Soa, type_name, value_text
 from steersman.operators.dns.selection import label_values, selector_values
@@ -126,6 +127,7 @@ class Survey:
         """`namespace` leaves out the zones of others."""
         self._namespace = namespace
         self._cache: Any = {kind: _Shelf(objects.get(kind, [])) for kind in KINDS}
+        self._pointers: Directory | None = None
         self.desk = Desk(options or Options(), clock=SYSTEM_CLOCK)
 
     def close(self) -> None:
@@ -147,8 +149,23 @@ class Survey:
         own = own_contributions(
             zone, name, [one.address for one in servers if one.role == "primary" and not one.managed]
         )
-        book.load(zone, name, own, self._cache)
+        book.load(zone, name, own, self._cache, self._directory_for(name))
         return book, servers
+
+    def _directory_for(self, name: bytes) -> Directory:
+        """What the addresses of all zones point back to, if this zone is one that needs to know."""
+        if self._pointers is None and is_reverse(name):
+            self._pointers = Directory()
+            for other in self._cache[DNSZone]:
+                with suppress(PlanError):
+                    ZoneBook(other.ref).load(
+                        other,
+                        zone_name(other),
+                        own_contributions(other, zone_name(other)),
+                        self._cache,
+                        self._pointers,
+                    )
+        return self._pointers if self._pointers is not None else Directory()
 
     async def differences(self, zone: DNSZone) -> list[Difference]:
         """What publishing the zone would change, by primary."""

@@ -23,6 +23,7 @@ __all__ = [
     "LABEL_CLUSTER",
     "LABEL_MANAGED_BY",
     "LABEL_ROLE",
+    "PTR_NAMESPACES",
     "READINESS_GATE",
     "RECONCILE_TRIGGER",
     "VERSION",
@@ -40,6 +41,7 @@ ALLOW_NAMESPACES: Final = f"{GROUP}/allow-zone-namespaces"  # on instances: NS,â
 RECONCILE_TRIGGER: Final = f"{GROUP}/reconcile-trigger"
 DRIFT: Final = "steersman.dev/dns-drift"  # on zones: repair | report | off
 DRIFT_IGNORE: Final = "steersman.dev/dns-drift-ignore"  # on zones: patterns of names, separated by commas
+PTR_NAMESPACES: Final = "steersman.dev/dns-ptr-namespaces"  # on reverse zones: NS,â€¦ | *
 
 # What we write.
 INDEX: Final = f"{GROUP}/instance-index"

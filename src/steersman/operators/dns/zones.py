@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from steersman.errors import DriverError, PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import parse_time
+from steersman.operators.dns.book import zones_wanting
+from steersman.operators.dns.pointers import asks, contributions_to, is_reverse, lets_in, named_in, pointers_of
 from steersman.operators.dns.publisher import Job, publish, remove
-from steersman.operators.dns.rrsets import contribution_of
-from steersman.operators.dns.selection import source_of
+from steersman.operators.dns.recordkinds import AAAARecord, ARecord
+from steersman.operators.dns.rrsets import Key, contribution_of
+from steersman.operators.dns.selection import source_of, zone_of
 from steersman.operators.dns.serverkinds import Bind9Instance
 from steersman.operators.dns.signing import DNSKEY, status_of_keys
 from steersman.operators.dns.types import DRIFT, DRIFT_IGNORE, Drift
@@ -27,6 +30,8 @@ from steersman.runtime.cluster import Snapshots
 from steersman.runtime.result import Result, done, requeue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from steersman.operators.dns.book import ZoneBook
     from steersman.operators.dns.desk import Desk
     from steersman.operators.dns.selection import Choice
@@ -35,7 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ZoneKeeper"]
 
+FIRST_WORDS: Final = 0.05  # seconds until a reverse zone asks again whether all zones have been looked at
 CATCH_UP: Final = 5.0  # seconds between two looks at a secondary that is behind, at most
+
+
+class _TooEarly(Exception):  # noqa: N818  a state, not a fault
+    """Not everybody has had a say yet."""
 
 
 class ZoneKeeper:
@@ -58,10 +68,13 @@ class ZoneKeeper:
             summary.problems = {name: (error.reason, str(error)) for name, error in problems.items()}
             with desk.publishing():
                 await self._publish(ctx, zone, book, servers, summary)
+        except _TooEarly:
+            return requeue(after=FIRST_WORDS)
         except PlanError as error:
             summary.reason, summary.message = error.reason, str(error)
             book.problem = (error.reason, str(error))
-            book.outcome_ready = True
+            self._point_all_the_same(zone, book, error.reason, ctx.cache)
+            book.outcome_ready = book.heard = True
         await self._retire(ctx, zone, summary)
         return await self._tell(ctx, zone, book, summary)
 
@@ -103,8 +116,10 @@ class ZoneKeeper:
         primaries = tuple(server for server in servers if server.role == "primary")
         own = own_contributions(zone, name, [server.address for server in primaries if not server.managed])
         with Snapshots(ctx.cache, user="dns zones") as fresh:
-            book.load(zone, name, own, fresh)
-            leaving = self._leaving(zone, book, fresh) if not book.outcome_ready else {}
+            desk.tell_reverse(book.load(zone, name, own, fresh, desk.directory), fresh)
+            leaving = self._leaving(zone, book, fresh) if not book.outcome_ready else []
+            if not book.outcome_ready and self._unheard(zone, name, fresh):
+                raise _TooEarly
         if (b"", 2) not in book.draft.rrsets:
             held = next(iter(book.draft.held.get((b"", 2), {}).values()), None)
             raise PlanError(
@@ -133,7 +148,7 @@ class ZoneKeeper:
             look=look,
             first=not book.outcome_ready,
             now=now,
-            ours=frozenset(leaving.values()),
+            ours=frozenset(key for _, key in leaving),
         )
         report = await publish(book, job, desk.fleet.driver)
         if look:
@@ -152,23 +167,65 @@ class ZoneKeeper:
         else:
             summary.news = set(book.pending)
         if not book.outcome_ready:  # also those that were deleted while nobody was here
-            summary.news |= {*book.members, *leaving}
+            summary.news |= {*book.sources, *(source for source, _ in leaving)}
         book.outcome_ready = True
         if desk.metrics is not None:
             desk.metrics.published(zone, report)
 
-    def _leaving(self, zone: DNSZone, book: ZoneBook, cache: Any) -> dict[str, Any]:
+    def _leaving(self, zone: DNSZone, book: ZoneBook, cache: Any) -> list[tuple[str, Key]]:
         """Records that are being deleted, and their keys: that data is ours to remove, whatever happens to drift."""
-        keys = {}
+        keys = []
         for kind in self.desk.records:
             for record in cache[kind].list(namespace=zone.namespace):
                 if record.deleting:
-                    try:
+                    with suppress(PlanError):
                         part = contribution_of(record, source_of(record), book.draft.zone)
-                    except PlanError:
-                        continue
-                    keys[part.source] = part.key
+                        keys.append((part.source, part.key))
+        if is_reverse(book.draft.zone):
+            keys += self._leaving_pointers(zone, book, cache)
         return keys
+
+    def _leaving_pointers(self, zone: DNSZone, book: ZoneBook, cache: Any) -> Iterator[tuple[str, Key]]:
+        for kind in (ARecord, AAAARecord):
+            for record in cache[kind]:
+                owner = zone_of(record, zones_wanting(record, cache)) if record.deleting else None
+                if owner is None or not asks(record, owner.spec.ptr):
+                    continue
+                origin = (record.namespace, source_of(record))
+                with suppress(PlanError):
+                    pointers = pointers_of([contribution_of(record, origin[1], zone_name(owner))], zone_name(owner))
+                    for part in contributions_to(zone, book.draft.zone, origin, pointers, named_in(cache)):
+                        yield part.source, part.key
+
+    def _unheard(self, zone: DNSZone, name: bytes, cache: Any) -> bool:
+        """Whether a zone whose addresses may point into this one has not been looked at by this process.
+
+        Publishing before that would take PTR records away that are wanted.
+        """
+        if not is_reverse(name):
+            return False
+        for other in cache[DNSZone]:
+            if other.deleting or other.ref == zone.ref or not lets_in(zone, other.namespace):
+                continue
+            book = self.desk.books.get(other.ref)
+            if book is None or not book.heard:
+                return True
+        return False
+
+    def _point_all_the_same(self, zone: DNSZone, book: ZoneBook, reason: str, cache: Any) -> None:
+        """A zone that cannot be published keeps the PTR records of its addresses, unless its name is not its own."""
+        desk = self.desk
+        if reason == "DuplicateZone":
+            self._unpoint(zone.ref, cache)
+        elif not book.heard:
+            with suppress(PlanError):
+                desk.tell_reverse(book.load(zone, zone_name(zone), (), cache, desk.directory), cache)
+
+    def _unpoint(self, ref: ObjectRef, cache: Any) -> None:
+        directory = self.desk.directory
+        for source in directory.sources(ref):
+            names = directory.put(ref, source, ())
+            self.desk.tell_reverse([((ref.namespace, source), name) for name in names], cache)
 
     def _tell_drift(self, ctx: Context, zone: DNSZone, server: str, names: list[str], mode: Drift) -> None:
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
@@ -206,7 +263,7 @@ class ZoneKeeper:
     # -- telling -------------------------------------------------------------------------------------------------------
 
     async def _tell(self, ctx: Context, zone: DNSZone, book: ZoneBook, summary: Summary) -> Result:
-        self.desk.tell_records(zone.namespace, summary.news if summary.report is not None else book.members)
+        self.desk.tell_records(zone.namespace, summary.news if summary.report is not None else book.sources)
         # A pod that has the zone now may answer: the zone's own status need not change for that.
         settled = {server.id: server.instance for server in summary.servers if server.managed and book.has(server.id)}
         for server in settled.keys() - book.settled:
@@ -256,18 +313,19 @@ class ZoneKeeper:
                 ctx.log.warning("zone not removed yet", zone=zone.spec.zone_name, why=why)
                 return requeue(after=min(desk.options.not_ready.total_seconds(), max(0.5, grace / 20)))
             ctx.event(zone, "ZoneLeftBehind", f"given up after {grace:g} s: {why}", warning=True)
-        self._forget(zone.ref)
+        self._forget(zone.ref, ctx.cache)
         return done
 
-    async def gone(self, _ctx: Context, key: ObjectRef) -> None:
+    async def gone(self, ctx: Context, key: ObjectRef) -> None:
         """The zone no longer exists."""
-        self._forget(key)
+        self._forget(key, ctx.cache)
 
-    def _forget(self, key: ObjectRef) -> None:
+    def _forget(self, key: ObjectRef, cache: Any) -> None:
+        self._unpoint(key, cache)
         book = self.desk.books.get(key)
         if book is not None:
             self.desk.books.close(key)
-            self.desk.tell_records(key.namespace, book.members)
+            self.desk.tell_records(key.namespace, book.sources)
 
 
 def drift_of(zone: DNSZone, default: Drift) -> Drift:
