@@ -24,9 +24,16 @@ __all__ = ["refusing", "station"]
 
 @asynccontextmanager
 async def station(
-    client: Client, namespace: str, profile: str, argv: Sequence[str] = (), *, shadow: bool = False, **environ: str
+    client: Client,
+    namespace: str,
+    profile: str,
+    argv: Sequence[str] = (),
+    *,
+    further: Sequence[str] = (),
+    shadow: bool = False,
+    **environ: str,
 ) -> AsyncIterator[Process]:
-    """Run a profile until the block ends; a process that fails fails the test.
+    """Run a profile until the block ends, in `namespace` and `further` ones; a process that fails fails the test.
 
     The block begins when everything that is watched has been seen and the process works.
     """
@@ -38,7 +45,7 @@ async def station(
 
     read = replace(read_profile(profile, argv, environ), listen="127.0.0.1:0")
     if not read.config.namespaces:
-        read = replace(read, config=replace(read.config, namespaces=(namespace,)))
+        read = replace(read, config=replace(read.config, namespaces=(namespace, *further)))
     process = Process(read, client, namespace=namespace, shadow=shadow, registry=CollectorRegistry())
     running = asyncio.create_task(process.run())
     try:

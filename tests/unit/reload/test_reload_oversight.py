@@ -120,8 +120,8 @@ def test_in_a_hurry_no_window_holds_anything_back():
 def test_the_first_reason_not_to_write_is_told():
     oversight = Oversight()
     assert oversight.held() is None
-    oversight.reasons += [lambda: None, lambda: "somebody else leads"]
-    assert oversight.held() == "somebody else leads"
+    oversight.reasons += [lambda _: None, lambda where: "somebody else leads" if where == "shop" else None]
+    assert (oversight.held("shop"), oversight.held()) == ("somebody else leads", None)
 
 
 def test_workloads_that_come_and_go_leave_nothing_behind():

@@ -275,7 +275,7 @@ class WorkloadKeeper:
     async def reconcile(self, ctx: Context, workload: Workload) -> Result:
         """Look, plan, carry out, tell."""
         await self.oversight.opened()
-        held = self.oversight.held()
+        held = self.oversight.held(workload.namespace)
         if self.rule.restart == RECREATE:
             intent = intent_of(workload)
             if intent is not None:

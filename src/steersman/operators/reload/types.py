@@ -345,6 +345,7 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     namespace_selector: str = ""  # only namespaces with these labels
     source_selector: str = ""  # only ConfigMaps and Secrets with these labels are watched
     rivals: tuple[str, ...] | None = None  # Leases of other controllers, [NS/]NAME; None: those we know; none: no look
+    rival_namespaces: tuple[str, ...] | None = None  # where those hold all writes; None: where the originals live
     namespace_settings: bool = True  # read the annotations of namespaces, when all are watched
 
     def options(self) -> Options:
