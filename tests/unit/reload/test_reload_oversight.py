@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from steersman.kube.selectors import Selector
-from steersman.operators.reload.controller import refusal_delay
 from steersman.operators.reload.dialects.reloader import Reloader
 from steersman.operators.reload.oversight import AT_ONCE, Oversight
 from steersman.operators.reload.plan import Action
+from steersman.operators.reload.telling import refusal_delay
 from steersman.operators.reload.types import Budget, Options, Window
 from steersman.testing.reloading import World, configmap, env, workload
 
