@@ -511,10 +511,10 @@ async def test_xing_a_secret_and_references_the_original_never_saw_restart_too(s
 
 
 # ------------------------------------------------------------------------------------------------ rivals and the shadow
-async def rival(site, name="stakater-reloader-lock", holder="rival-0"):
+async def rival(site, name="stakater-reloader-lock", holder="rival-0", namespace=None):
     now = format_micro_time(1_900_000_000.0)  # as if its clock were far ahead: only that it changes counts
     spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=3600, renew_time=now)
-    meta = ObjectMeta(name=name, namespace=site.namespace)
+    meta = ObjectMeta(name=name, namespace=namespace or site.namespace)
     return await site.client.create(Lease(metadata=meta, spec=spec))
 
 
@@ -533,6 +533,26 @@ async def test_while_a_rival_leads_nothing_is_written_and_when_it_is_gone_nothin
         await site.client.delete(Lease, name, namespace=site.namespace)
         await site.restarted(1)
         assert process.manager.ready()["reload rivals"] is None
+
+
+async def test_a_lease_in_a_namespace_of_somebody_holds_that_namespace_and_nobody_else(site):
+    theirs = Site(site.client, f"{site.namespace}-theirs")
+    await site.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": theirs.namespace}})
+    for place in (site, theirs):
+        await place.source(mode="a")
+        await place.workload(annotations={ENABLED: "enabled"})
+    await rival(theirs)
+    async with station(site.client, site.namespace, "xing", ("-r", "0"), further=[theirs.namespace]) as process:
+        await site.seeded()
+        await settled(process)
+        await eventually(lambda: scraped(process, "steersman_reload_rival_namespaces") == 1, timeout=LONG)
+        assert process.manager.ready()["reload rivals"] is None
+        await theirs.source(mode="b")
+        await site.source(mode="b")
+        await site.restarted(1)
+        assert APPLIED not in await theirs.annotations()
+        await site.client.delete(Lease, "stakater-reloader-lock", namespace=theirs.namespace)
+        await theirs.seeded()
 
 
 async def test_in_the_shadow_nothing_is_written_and_decisions_are_reported(site):

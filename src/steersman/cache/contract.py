@@ -17,17 +17,17 @@ Interfaces only: the implementations are in the modules beside this one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from steersman.kube.objects import Resource
     from steersman.kube.resources import Kind, ObjectRef
 
-__all__ = ["Caches", "Handler", "Informer", "LabelMatcher", "Snapshot", "SourceHealth", "Subscription"]
+__all__ = ["Caches", "Handler", "Informer", "LabelMatcher", "NamedInformer", "Snapshot", "SourceHealth", "Subscription"]
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -152,6 +152,25 @@ class Informer(Protocol[T]):
         """As `Snapshot.record_delete`, for writers that hold no snapshot."""
 
 
+class NamedInformer(Informer[T], Protocol[T]):
+    """An informer that may follow single objects by name, where a collection may not be read or should not be."""
+
+    def want(self, user: Hashable, refs: Collection[ObjectRef]) -> None:
+        """`user` wants these names and no others, where names are followed one by one; elsewhere this does nothing."""
+
+    def on_news(self, tell: Callable[[ObjectRef], None]) -> None:
+        """Call `tell` whenever a name that is followed by itself becomes known, or turns out not to be readable."""
+
+    def knows(self, ref: ObjectRef) -> bool:
+        """Whether a snapshot says truly if this object exists."""
+
+    def knows_all(self, namespace: str) -> bool:
+        """Whether a snapshot says truly which objects of a namespace there are."""
+
+    def trouble_with(self, ref: ObjectRef) -> str | None:
+        """Why `knows` will not become true soon."""
+
+
 class Caches(Protocol):
     """All informers of one cluster, shared: the same arguments give the same informer."""
 
@@ -166,6 +185,7 @@ class Caches(Protocol):
         label_selector: str | None = None,
         field_selector: str | None = None,
         transform: Callable[[R], R] | None = None,
+        by_name: Literal["never", "refused", "always"] = "never",
     ) -> Informer[R]: ...
     @overload
     def informer(
@@ -176,6 +196,7 @@ class Caches(Protocol):
         label_selector: str | None = None,
         field_selector: str | None = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        by_name: Literal["never", "refused", "always"] = "never",
     ) -> Informer[dict[str, Any]]: ...
 
     def __iter__(self) -> Iterator[Informer[Any]]:

@@ -6,6 +6,9 @@ An informer is *synced* when every handler has returned for every object of the 
 namespace, a namespace that may not be read does not hold up the rest: it counts as handled, shows in `health()` with
 the missing rule, and joins as soon as the right is granted.
 
+With `by_name`, single objects are followed instead (`steersman.cache.named`): "always", or where a collection is
+"refused". Then `want` says which, and `knows` whether the store can already answer for one.
+
 An object that does not decode, or that a transform fails on, never stops the others: the last good state stays, the
 object is named in the log and in `health()`, and a metric counts it.
 """
@@ -14,35 +17,38 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from steersman.cache.contract import SourceHealth
 from steersman.cache.identity import ref_of
+from steersman.cache.named import NamedObjects
 from steersman.cache.reflector import Reflector
 from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.kube.codec import Undecodable
 from steersman.kube.errors import NotFound
-from steersman.kube.resources import Kind
+from steersman.kube.resources import Kind, ObjectRef
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Hashable, Iterable
     from random import Random
 
     from steersman.cache.contract import Handler, Subscription
     from steersman.cache.metrics import CacheMetrics
+    from steersman.cache.named import NamedSink
     from steersman.cache.store import StoreSnapshot
     from steersman.kube.client import Client
-    from steersman.kube.resources import ObjectRef
 
-__all__ = ["SharedInformer"]
+__all__ = ["ByName", "SharedInformer"]
 
 T = TypeVar("T")
+ByName: TypeAlias = Literal["never", "refused", "always"]  # when single names are followed instead of a collection
 
 log = Logger(__name__)
 
@@ -65,11 +71,12 @@ class SharedInformer(Generic[T]):
         cluster: str = "",
         streaming: bool = True,
         taken: Collection[str] = (),
+        by_name: ByName = "never",
     ) -> None:
         """`taken` are names of others, which this one must not have: a name labels metrics."""
         self.target = target
         self.kind: Kind = target if isinstance(target, Kind) else cast(Any, target).KIND
-        self.name = _unique(_describe(self.kind, namespaces, label_selector, field_selector), target, taken)
+        self.name = _unique(_describe(self.kind, namespaces, label_selector, field_selector, by_name), target, taken)
         self._clock = clock
         self._transform = transform
         self._carries_managers = _carries_managers(target)
@@ -80,21 +87,31 @@ class SharedInformer(Generic[T]):
         self._metrics = metrics.reflector(self.name, cluster)
         self._subscribers: Subscribers[T] = Subscribers(self._synced, self._log, self._metrics)
         self._metrics.objects.set_function(lambda: len(self._store))
+        self._namespaces = None if namespaces is None else frozenset(namespaces)
+        self._by_name = by_name
+        make = partial(
+            Reflector,
+            name=self.name,
+            metrics=self._metrics,
+            random=random,
+            clock=clock,
+            project=self._project,
+            streaming=streaming,
+        )
+
+        def single(ref: ObjectRef, sink: NamedSink[T], news: Callable[[], None]) -> Reflector[T]:
+            fields = ",".join(filter(None, (f"metadata.name={ref.name}", field_selector)))
+            origin = _Collection(client, target, ref.namespace or None, label_selector, fields)
+            return make(origin, sink, on_status=news)
+
+        self._named = NamedObjects(single, self._store, self._subscribers, needed=self._needs_name)
         scopes: Iterable[str | None] = [None] if namespaces is None else sorted(namespaces)
         self._scopes: dict[str | None, Reflector[T]] = {}
-        for scope in scopes:
+        for scope in scopes if by_name != "always" else ():
             origin = _Collection(client, target, scope, label_selector, field_selector)
-            self._scopes[scope] = Reflector(
-                origin,
-                _Scope(self._store, self._subscribers, scope, self._forget, self._forget_all_but),
-                name=self.name,
-                metrics=self._metrics,
-                random=random,
-                clock=clock,
-                project=self._project,
-                on_status=self._check_synced,
-                streaming=streaming,
-            )
+            sink = _Scope(self._store, self._subscribers, scope, self._forget, self._forget_all_but)
+            self._scopes[scope] = make(origin, sink, on_status=self._check_synced)
+        self._check_synced()  # nothing to wait for where everything goes by name
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -103,6 +120,8 @@ class SharedInformer(Generic[T]):
         async with asyncio.TaskGroup() as tasks:
             for scope, reflector in self._scopes.items():
                 tasks.create_task(reflector.run(), name=f"reflector {self.name} {scope or ''}".rstrip())
+            if self._by_name != "never":
+                tasks.create_task(self._named.run(), name=f"names {self.name}")
 
     def has_synced(self) -> bool:
         """Whether the first complete list has been handled."""
@@ -122,7 +141,7 @@ class SharedInformer(Generic[T]):
             objects=len(self._store),
             resource_version=self._store.revision,
             last_event_seconds=now - min(heard) if heard else None,
-            refused=any(reflector.status.refused for reflector in self._scopes.values()),
+            refused=self._named.refused or any(self._is_barred(reflector) for reflector in self._scopes.values()),
             problem="; ".join(self._problems()) or None,
         )
 
@@ -130,24 +149,60 @@ class SharedInformer(Generic[T]):
         found = []
         for scope, reflector in self._scopes.items():
             error = reflector.status.error
-            if error is None:
+            if error is None or (reflector.status.refused and not self._is_barred(reflector)):
                 continue
             where = f"namespace {scope}: " if scope else ""
             absent = isinstance(error, NotFound) and not reflector.status.synced
             hint = " (is the CustomResourceDefinition installed?)" if absent else ""
             found.append(f"{where}{error}{hint}")
+        found += self._named.problems()[:3]
         found += [f"{ref} left out: {why}" for ref, why in list(self._bad.items())[:3]]
         if len(self._bad) > 3:
             found.append(f"and {len(self._bad) - 3} more objects left out")
         return found
 
+    def _is_barred(self, reflector: Reflector[T]) -> bool:
+        """Whether a collection may not be read, and nothing stands in for it."""
+        return reflector.status.refused and self._by_name == "never"
+
     def _check_synced(self) -> None:
+        self._named.look()
         if not self._synced.is_set() and all(self._settled(scope) for scope in self._scopes):
             self._synced.set()
 
     def _settled(self, scope: str | None) -> bool:
         status = self._scopes[scope].status
-        return status.synced or (scope is not None and status.refused)
+        return status.synced or (status.refused and (scope is not None or self._by_name != "never"))
+
+    # -- single names --------------------------------------------------------------------------------------------
+
+    def want(self, user: Hashable, refs: Collection[ObjectRef]) -> None:
+        """`user` wants these names and no others, where names are followed one by one; elsewhere this does nothing."""
+        if self._by_name != "never":
+            self._named.want(user, refs)
+
+    def on_news(self, tell: Callable[[ObjectRef], None]) -> None:
+        """Call `tell` whenever a name that is followed by itself becomes known, or turns out not to be readable."""
+        if tell not in self._named.on_news:
+            self._named.on_news.append(tell)
+
+    def knows(self, ref: ObjectRef) -> bool:
+        """Whether the store says truly if this object exists."""
+        return self._named.knows(ref) if self._needs_name(ref) else True
+
+    def knows_all(self, namespace: str) -> bool:
+        """Whether the store says truly which objects of a namespace there are."""
+        return not self._needs_name(ObjectRef("", namespace))
+
+    def trouble_with(self, ref: ObjectRef) -> str | None:
+        """Why `knows` will not become true soon."""
+        return self._named.problem(ref)
+
+    def _needs_name(self, ref: ObjectRef) -> bool:
+        if self._by_name == "never" or (self._namespaces is not None and ref.namespace not in self._namespaces):
+            return False
+        reflector = self._scopes.get(ref.namespace) or self._scopes.get(None)
+        return reflector is None or reflector.status.refused
 
     # -- reading and writing -------------------------------------------------------------------------------------
 
@@ -298,7 +353,11 @@ def _slim(obj: T) -> T:
 
 
 def _describe(
-    kind: Kind, namespaces: Collection[str] | None, label_selector: str | None, field_selector: str | None
+    kind: Kind,
+    namespaces: Collection[str] | None,
+    label_selector: str | None,
+    field_selector: str | None,
+    by_name: ByName,
 ) -> str:
     parts = [kind.qualified]
     if namespaces is not None:
@@ -306,6 +365,8 @@ def _describe(
     conditions = [selector for selector in (label_selector, field_selector) if selector]
     if conditions:
         parts.append(f"where {' and '.join(conditions)}")
+    if by_name == "always":
+        parts.append("by name")
     return " ".join(parts)
 
 

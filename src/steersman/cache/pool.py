@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from steersman.cache.informer import ByName
     from steersman.kube.client import Client
     from steersman.kube.objects import Resource
     from steersman.kube.resources import Kind
@@ -56,6 +57,7 @@ class InformerPool:
         label_selector: str | None = None,
         field_selector: str | None = None,
         transform: Callable[[R], R] | None = None,
+        by_name: ByName = "never",
     ) -> SharedInformer[R]: ...
     @overload
     def informer(
@@ -66,6 +68,7 @@ class InformerPool:
         label_selector: str | None = None,
         field_selector: str | None = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        by_name: ByName = "never",
     ) -> SharedInformer[dict[str, Any]]: ...
     def informer(
         self,
@@ -75,10 +78,11 @@ class InformerPool:
         label_selector: str | None = None,
         field_selector: str | None = None,
         transform: Callable[[Any], Any] | None = None,
+        by_name: ByName = "never",
     ) -> SharedInformer[Any]:
         """The informer for this question; a new one when nobody has asked it yet."""
         scope = None if namespaces is None else frozenset(namespaces)
-        key = (target, scope, label_selector or None, field_selector or None, transform)
+        key = (target, scope, label_selector or None, field_selector or None, transform, by_name)
         known = self._informers.get(key)
         if known is None:
             known = self._informers[key] = SharedInformer(
@@ -93,6 +97,7 @@ class InformerPool:
                 metrics=self._metrics,
                 cluster=self._cluster,
                 streaming=self._streaming,
+                by_name=by_name,
                 taken={informer.name for informer in self._informers.values()},
             )
             if self.on_new is not None:

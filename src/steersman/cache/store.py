@@ -140,6 +140,13 @@ class Store(Generic[T]):
         self.progress(revision, namespace=namespace)
         return changes
 
+    def settle(self, ref: ObjectRef, obj: T | None) -> Change[T] | None:
+        """What a complete list of one name says: the object, or that there is none. None when that is no news."""
+        old = self._base_get(ref)
+        if obj is None:
+            return None if old is None else self.remove(old)
+        return None if old is not None and _same(old, obj) else self.upsert(obj)
+
     def _fill(self, fresh: dict[str, dict[str, T]], revision: str, namespace: str | None) -> list[Change[T]]:
         """The first list, while nobody looks yet: the same as one `upsert` each, without the ceremony."""
         self._base = fresh

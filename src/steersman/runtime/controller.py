@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
     from datetime import timedelta
 
+    from steersman.cache.informer import ByName
     from steersman.kube.objects import Resource
     from steersman.kube.resources import Kind
     from steersman.runtime.channel import Channel
@@ -146,10 +147,14 @@ class Controller(msgspec.Struct, frozen=True):
         label_selector: str | None = None,
         field_selector: str | None = None,
         transform: Callable[[Any], Any] | None = None,
+        by_name: ByName = "never",
         cluster: str = "",
     ) -> Controller:
-        """Also when one of these objects changes: `to(obj)` or `to(obj, cache)` gives the keys it touches."""
-        selection = _selection(namespaces, label_selector, field_selector, transform)
+        """Also when one of these objects changes: `to(obj)` or `to(obj, cache)` gives the keys it touches.
+
+        `by_name`: follow only the names that somebody wants, "always" or where a whole collection is "refused".
+        """
+        selection = replace(_selection(namespaces, label_selector, field_selector, transform), by_name=by_name)
         return self._add("watches", targets, to=to, when=when, selection=selection, cluster=cluster)
 
     def reads(

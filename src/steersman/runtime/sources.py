@@ -11,7 +11,7 @@ an error, counted, and named in the source's health.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -43,6 +43,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     label_selector: str | None = None
     field_selector: str | None = None
     transform: Any = None  # Callable[[object], object]: what to keep of an object; must be the same function each time
+    by_name: Literal["never", "refused", "always"] = "never"  # follow single names: see `steersman.cache.named`
 
     def informer(self, caches: Caches, target: Any) -> Informer[Any]:
         """The shared informer for this selection."""
@@ -52,6 +53,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             label_selector=self.label_selector,
             field_selector=self.field_selector,
             transform=self.transform,
+            by_name=self.by_name,
         )
         return informer
 

@@ -24,9 +24,16 @@ __all__ = ["refusing", "station"]
 
 @asynccontextmanager
 async def station(
-    client: Client, namespace: str, profile: str, argv: Sequence[str] = (), *, shadow: bool = False, **environ: str
+    client: Client,
+    namespace: str,
+    profile: str,
+    argv: Sequence[str] = (),
+    *,
+    further: Sequence[str] = (),
+    shadow: bool = False,
+    **environ: str,
 ) -> AsyncIterator[Process]:
-    """Run a profile until the block ends; a process that fails fails the test.
+    """Run a profile until the block ends, in `namespace` and `further` ones; a process that fails fails the test.
 
     The block begins when everything that is watched has been seen and the process works.
     """
@@ -38,7 +45,7 @@ async def station(
 
     read = replace(read_profile(profile, argv, environ), listen="127.0.0.1:0")
     if not read.config.namespaces:
-        read = replace(read, config=replace(read.config, namespaces=(namespace,)))
+        read = replace(read, config=replace(read.config, namespaces=(namespace, *further)))
     process = Process(read, client, namespace=namespace, shadow=shadow, registry=CollectorRegistry())
     running = asyncio.create_task(process.run())
     try:
@@ -61,25 +68,30 @@ async def _working(process: Process) -> None:
 
 @contextmanager
 def refusing(
-    client: Client, method: str, part: str, error: KubeError, *, times: int | None = None
+    client: Client, method: str, part: str, error: KubeError, *, times: int | None = None, unless: str = "\0"
 ) -> Iterator[list[str]]:
-    """Answer requests whose path holds `part` with an error, the first `times` of them; gives what was refused."""
+    """Answer requests whose path holds `part` with an error, the first `times` of them; gives what was refused.
+
+    `unless` their field selector holds this.
+    """
     transport: Any = client.transport
     forward, forward_stream = transport.request, transport.stream
     refused: list[str] = []
 
-    def check(verb: str, path: str) -> None:
+    def check(verb: str, path: str, options: dict[str, Any]) -> None:
+        if unless in (options.get("params") or {}).get("fieldSelector", ""):
+            return
         if verb == method and part in path and (times is None or len(refused) < times):
             refused.append(path)
             raise error
 
     async def request(verb: str, path: str, **options: Any) -> Any:
-        check(verb, path)
+        check(verb, path, options)
         return await forward(verb, path, **options)
 
     @asynccontextmanager
     async def stream(path: str, **options: Any) -> AsyncIterator[Any]:
-        check("GET", path)
+        check("GET", path, options)
         async with forward_stream(path, **options) as lines:
             yield lines
 

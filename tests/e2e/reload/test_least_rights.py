@@ -30,6 +30,7 @@ reload:
   kinds: [Deployment]
   namespaces: [%s]
 """
+BY_NAME = "  secretNames: [app]\n  configMapNames: [app]\n"
 
 
 async def run(*arguments, home):
@@ -41,14 +42,14 @@ async def run(*arguments, home):
     return out.decode()
 
 
-async def put(client, namespace, kind, value):
+async def put(client, namespace, kind, value, name="app"):
     data = {"value": value} if kind == "ConfigMap" else {"value": b64encode(value.encode()).decode()}
-    body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "app", "namespace": namespace}, "data": data}
+    body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "data": data}
     await client.apply(body, field_manager="test", force=True)
 
 
-def deployment(namespace):
-    sources = [{"configMapRef": {"name": "app"}}, {"secretRef": {"name": "app"}}]
+def deployment(namespace, *secrets):
+    sources = [{"configMapRef": {"name": "app"}}, *({"secretRef": {"name": name}} for name in ("app", *secrets))]
     container = {"name": "main", "image": "web:1", "envFrom": sources}
     labels = {"app": "web"}
     return {
@@ -82,9 +83,10 @@ async def used_rights(log, user, since):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(real, client, namespace, tmp_path):
+@pytest.mark.parametrize("names", ["", BY_NAME], ids=["lists", "names"])
+async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(real, client, namespace, tmp_path, names):
     config = tmp_path / "steersman.yaml"
-    config.write_text(CONFIG % (namespace, namespace))
+    config.write_text(CONFIG % (namespace, namespace) + names)
     printed = await run(
         *("rbac", "--config", str(config), "-n", namespace, "--namespaces", namespace, "-o", "json"), home=tmp_path
     )
@@ -106,7 +108,9 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(real, c
     since = real.audit.mark()
     await put(client, namespace, "ConfigMap", "0")
     await put(client, namespace, "Secret", "0")
-    await client.create(deployment(namespace))
+    if names:
+        await put(client, namespace, "Secret", "0", name="hidden")
+    await client.create(deployment(namespace, *(["hidden"] if names else [])))
     log = (tmp_path / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
         *(STEERSMAN, "run", "--config", str(config), "--kubeconfig", str(path), "--listen", "127.0.0.1:0"),

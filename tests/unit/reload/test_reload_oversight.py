@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from steersman.kube.selectors import Selector
-from steersman.operators.reload.controller import refusal_delay
 from steersman.operators.reload.dialects.reloader import Reloader
 from steersman.operators.reload.oversight import AT_ONCE, Oversight
 from steersman.operators.reload.plan import Action
+from steersman.operators.reload.telling import refusal_delay
 from steersman.operators.reload.types import Budget, Options, Window
 from steersman.testing.reloading import World, configmap, env, workload
 
@@ -120,8 +120,8 @@ def test_in_a_hurry_no_window_holds_anything_back():
 def test_the_first_reason_not_to_write_is_told():
     oversight = Oversight()
     assert oversight.held() is None
-    oversight.reasons += [lambda: None, lambda: "somebody else leads"]
-    assert oversight.held() == "somebody else leads"
+    oversight.reasons += [lambda _: None, lambda where: "somebody else leads" if where == "shop" else None]
+    assert (oversight.held("shop"), oversight.held()) == ("somebody else leads", None)
 
 
 def test_workloads_that_come_and_go_leave_nothing_behind():

@@ -77,3 +77,11 @@ def test_a_feature_that_is_written_wrongly_is_named(config, said):
     with pytest.raises(ConfigError) as caught:
         config.options()
     assert said in str(caught.value)
+
+
+def test_names_from_a_list_are_the_only_ones_that_are_granted():
+    config = ReloadConfig(secret_names=("tls", "db"), budget=BudgetConfig(restarts=0))
+    (secrets,) = [rule for rule in rules(config) if rule.resources == ["secrets"]]
+    assert (secrets.resource_names, secrets.verbs) == (["db", "tls"], ["list", "watch"])
+    (configmaps,) = [rule for rule in rules(config) if rule.resources == ["configmaps"]]
+    assert not configmaps.resource_names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.times import format_micro_time
@@ -11,22 +12,22 @@ from steersman.kube.types import Lease
 from steersman.kube.types.coordination import LeaseSpec
 from steersman.operators.reload.dialects.reloader import Reloader
 from steersman.operators.reload.oversight import AT_ONCE, Oversight
-from steersman.operators.reload.rivals import LEASES, RivalWatch
+from steersman.operators.reload.rivals import LEASES, TOLD, RivalWatch
 from steersman.operators.reload.shadow import Shadow
 from steersman.operators.reload.types import Budget, Options
 from steersman.testing.reloading import World, configmap, env_from, workload
 
 
-def lease(clock, holder="pod-a", *, name="stakater-reloader-lock", ago=0.0, seconds=15):
+def lease(clock, holder="pod-a", *, name="stakater-reloader-lock", namespace="ops", ago=0.0, seconds=15):
     spec = LeaseSpec(
         holder_identity=holder, lease_duration_seconds=seconds, renew_time=format_micro_time(clock.time() - ago)
     )
-    return Lease(metadata=ObjectMeta(name=name, namespace="ops"), spec=spec)
+    return Lease(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec)
 
 
 @pytest.fixture
 def rivals(clock):
-    return RivalWatch(clock=clock, registry=CollectorRegistry(), own="ops/mine")
+    return RivalWatch(clock=clock, registry=CollectorRegistry(), own="ops/mine", home=["ops"])
 
 
 def test_every_original_with_a_lease_is_known():
@@ -82,10 +83,75 @@ def test_our_own_lease_is_no_rival_s(rivals, clock):
 
 def test_the_metric_says_whether_a_rival_leads(clock):
     registry = CollectorRegistry()
-    rivals = RivalWatch(clock=clock, registry=registry)
+    rivals = RivalWatch(clock=clock, registry=registry, home=["ops"])
     assert registry.get_sample_value("steersman_reload_rival") == 0
     rivals.saw(lease(clock))
     assert registry.get_sample_value("steersman_reload_rival") == 1
+
+
+# ---------------------------------------------------------------------------------------------- how far a Lease reaches
+@pytest.mark.parametrize("name", LEASES)
+def test_a_lease_that_anybody_could_have_made_holds_its_own_namespace_and_no_other(rivals, clock, name):
+    rivals.saw(lease(clock, name=name, namespace="tenant"))
+    assert rivals.problem() is None
+    assert rivals.problem("shop") is None
+    assert rivals.problem("tenant") == (
+        f"pod-a leads as {LEASES[name]} (lease tenant/{name}), so nothing is written in tenant"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "everywhere"),
+    [
+        ("stakater-reloader-lock", "default", True),
+        ("stakater-reloader-lock", "reloader", True),
+        ("stakater-reloader-lock", "kube-system", True),
+        ("stakater-reloader-lock", "wave", False),
+        ("wave", "wave", True),
+        ("helloworld-controller-leader", "shipshape", False),  # it acts where its Lease is
+        ("helloworld-controller-leader", "default", False),
+    ],
+)
+def test_where_an_original_lives_by_its_documentation_its_lease_holds_everything(
+    rivals, clock, name, namespace, everywhere
+):
+    rivals.saw(lease(clock, name=name, namespace=namespace))
+    assert (rivals.problem("shop") is not None) is everywhere
+    assert rivals.problem(namespace) is not None
+
+
+def test_the_configuration_says_where_leases_hold_everything(clock):
+    named = RivalWatch(["platform/wave"], clock=clock, registry=CollectorRegistry())
+    named.saw(lease(clock, name="wave", namespace="platform"))
+    assert named.problem() is not None
+    trusting = RivalWatch(clock=clock, registry=CollectorRegistry(), trusted=["platform"])
+    trusting.saw(lease(clock, namespace="default"))
+    assert trusting.problem() is None
+    trusting.saw(lease(clock, namespace="platform"))
+    assert trusting.problem() is not None
+
+
+async def test_a_lease_in_a_namespace_of_somebody_is_told_once_counted_and_forgotten(clock):
+    registry = CollectorRegistry()
+    rivals = RivalWatch(clock=clock, registry=registry)
+    with capture_logs() as logs:
+        for _ in range(3):
+            rivals.saw(lease(clock, namespace="tenant"))
+            await clock.advance(5)
+        assert registry.get_sample_value("steersman_reload_rival_namespaces") == 1
+        await clock.advance(15)
+        rivals.tell()
+    assert [one["lease"] for one in logs] == ["tenant/stakater-reloader-lock"]
+    assert registry.get_sample_value("steersman_reload_rival") == 0
+    assert registry.get_sample_value("steersman_reload_rival_namespaces") == 0
+
+
+def test_leases_made_by_the_hundred_do_not_fill_the_log(clock):
+    rivals = RivalWatch(clock=clock, registry=CollectorRegistry())
+    with capture_logs() as logs:
+        for number in range(3 * TOLD):
+            rivals.saw(lease(clock, namespace=f"tenant-{number}"))
+    assert len(logs) == TOLD
 
 
 # -------------------------------------------------------------------------------------------------------- in the shadow

@@ -34,10 +34,12 @@ from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolic
 from steersman.operators.reload.policybook import PolicyBook
 from steersman.operators.reload.policystatus import policy_controllers
 from steersman.operators.reload.providers import BY_CLASS, ProviderStatus, by_class, is_served, kept_status
+from steersman.operators.reload.reach import Reach
 from steersman.operators.reload.recreate import begin, carry_on, intent_of
 from steersman.operators.reload.rights import rules as least_rights
 from steersman.operators.reload.state import write_state
 from steersman.operators.reload.tables import tables_of
+from steersman.operators.reload.telling import REASONS, note_on, refusal_delay
 from steersman.operators.reload.totals import read_totals
 from steersman.operators.reload.types import (
     APPLIED,
@@ -68,13 +70,13 @@ if TYPE_CHECKING:
     from steersman.runtime.context import Context
     from steersman.runtime.parts import Surroundings
 
-__all__ = ["OPERATOR", "WorkloadKeeper", "controllers", "operator", "refusal_delay"]
+__all__ = ["OPERATOR", "WorkloadKeeper", "controllers", "operator"]
 
 NO_HELM_RELEASES: Final = "type!=helm.sh/release.v1"  # the largest Secrets of a cluster, and no pod reads them
 CONCURRENCY: Final = 64  # patches in flight: a source that hundreds of workloads use should not take minutes
 REFUSED: Final = (Invalid, Forbidden, BadRequest)  # trying again soon is of no use
+UNREAD_SECONDS: Final = 30.0  # until a look that could not see its sources comes again by itself
 HELD_SECONDS: Final = 5.0  # between two looks at what we would do if nobody else did
-REFUSED_SECONDS: Final = (15.0, 900.0)  # at first, and at most
 
 
 def operator(
@@ -142,9 +144,11 @@ def _controller(keeper: WorkloadKeeper) -> Controller:
         .configured(concurrency=CONCURRENCY)
     )
     if options.watch_configmaps:
-        made = made.watches(ConfigMapSource, to=keeper.users_of, **sources)
+        by_name = options.configmaps_by_name
+        made = made.watches(ConfigMapSource, to=keeper.users_of, by_name=by_name, **sources)
     if options.watch_secrets:
-        made = made.watches(SecretSource, to=keeper.users_of, field_selector=NO_HELM_RELEASES, **sources)
+        sources |= {"field_selector": NO_HELM_RELEASES, "by_name": options.secrets_by_name}
+        made = made.watches(SecretSource, to=keeper.users_of, **sources)
     if SourceKind.PROVIDER_CLASS in keeper.source_kinds:
         data = Predicate("versions", ledger.source_changed)
         made = made.watches(ProviderStatus, to=keeper.users_of, **where, when=data, transform=kept_status)
@@ -225,7 +229,8 @@ class WorkloadKeeper:
         self.rule = rule
         self.options = options
         self.dialects = tuple(dialects)
-        self.ledger = Ledger()
+        self.reach = Reach(rule.kind.plural, options.names)
+        self.ledger = Ledger(sees=self.reach.sees)
         self.metrics = metrics
         self.fleet = fleet or Fleet()
         self.follower = Follower(self.fleet, metrics, ask_pods=options.ask_pods)
@@ -275,24 +280,30 @@ class WorkloadKeeper:
     async def reconcile(self, ctx: Context, workload: Workload) -> Result:
         """Look, plan, carry out, tell."""
         await self.oversight.opened()
-        held = self.oversight.held()
+        held = self.oversight.held(workload.namespace)
         if self.rule.restart == RECREATE:
             intent = intent_of(workload)
             if intent is not None:
                 return requeue(after=HELD_SECONDS) if held else await carry_on(ctx, workload, intent)
             if workload.controller is not None:
                 return done  # a CronJob's own, which ends with what it began with
+        self.reach.connect(ctx.cache, self.source_kinds, self._wake)
         self.ledger.live = True
         if APPLIED not in workload.annotations:
             workload = await read_totals(ctx.client, workload, self.dialects)
         now = Moment(wall=ctx.clock.time(), tick=ctx.clock.monotonic())
         look = self.look(workload, ctx.cache, now)
         self.ledger.set_interests(workload.ref, look.interests)
+        unread = self.reach.read(workload.ref, look.interests)
+        if unread:
+            return await self._blind(ctx, look, () if held else unread.problems)
         if self.oversight.judge is not None:
             look = await self.oversight.judge.judged(look, now.wall)
         self.follower.looked(look, now, acts=not held)
-        if held:
-            return self._only_watch(ctx, look)
+        return self._only_watch(ctx, look) if held else await self._act(ctx, look, workload)
+
+    async def _act(self, ctx: Context, look: Look, workload: Workload) -> Result:
+        """Carry out what the look found, and tell."""
         self._remember(look)
         try:
             written = await self._write(ctx, look, workload)
@@ -349,6 +360,7 @@ class WorkloadKeeper:
     async def gone(self, _ctx: Context, key: ObjectRef) -> None:
         """The workload no longer exists."""
         self.ledger.forget(key)
+        self.reach.gone(key)
         self.fleet.gone(WorkloadId(self.rule.kind.kind, key.namespace, key.name))
 
     # -- the machinery -------------------------------------------------------------------------------------------------
@@ -374,6 +386,10 @@ class WorkloadKeeper:
             self.follower.made(look, None if seen is None else self.transform(seen))
         return restarts or seen is not None
 
+    def _wake(self, names: Iterable[str]) -> None:
+        for user in self.ledger.interested_in(names):
+            self.trigger.fire(user)
+
     def _remember(self, look: Look) -> None:
         if look.plan.state is not None:  # before it is written: the watch may be faster than the answer
             self.ledger.wrote(look.workload.ref, write_state(look.plan.state))
@@ -381,6 +397,15 @@ class WorkloadKeeper:
             self.ledger.keep(look.workload.ref, look.plan.observed)
         else:
             self.ledger.leave(look.workload.ref)
+
+    async def _blind(self, ctx: Context, look: Look, problems: Sequence[str]) -> Result:
+        """Not everything could be seen that matters: conclude nothing, and come again when it can."""
+        workload = look.workload
+        self.fleet.looked(workload_id(workload), workload.ref, None)
+        if problems:
+            news = [("SourceUnreadable", problem) for problem in problems]
+            self.ledger.keep(workload.ref, await self._tell(ctx, look, news, self.ledger.observed(workload)))
+        return requeue(after=UNREAD_SECONDS)
 
     def _only_watch(self, ctx: Context, look: Look) -> Result:
         """Somebody else acts: decide, write nothing, and ask again whether that is still so."""
@@ -400,7 +425,7 @@ class WorkloadKeeper:
             self.metrics.looked(self.rule.kind.kind, plan, written=written)
         if plan.action is Action.RESTART:
             told = describe(plan.changes, look.workload.namespace)
-            note = _note(look.workload)
+            note = note_on(look.workload)
             ctx.log.info("workload restarted", workload=look.workload.title, sources=told)
             ctx.event(look.workload, "Restarted", f"restarted for {told}{note}")
         if plan.action in APPLYING:
@@ -413,25 +438,25 @@ class WorkloadKeeper:
             ctx.event(look.workload, "Evicting", f"pods are replaced one by one for {told}")
         if written and plan.state is not None:
             observed = replace(observed, applied=plan.state, seen={})
+        news = [("ReloadMisconfigured", problem) for problem in plan.problems]
+        if plan.action is Action.WAIT and plan.gate in REASONS:
+            told = describe(plan.changes, look.workload.namespace)
+            news.append((REASONS[plan.gate], f"the restart for {told} waits: {plan.reason}"))
+        if look.edges.tracked or news:
+            observed = await self._tell(ctx, look, news, observed)
         if look.edges.tracked:
-            self.ledger.keep(look.workload.ref, await self._tell(ctx, look, observed))
-        elif plan.problems:
-            await self._tell(ctx, look, observed)
+            self.ledger.keep(look.workload.ref, observed)
 
-    async def _tell(self, ctx: Context, look: Look, observed: Observed) -> Observed:
+    async def _tell(self, ctx: Context, look: Look, news: Sequence[tuple[str, str]], observed: Observed) -> Observed:
         """Tell people what is wrong or held back, once for as long as it stays the same."""
         plan = look.plan
-        news = [("ReloadMisconfigured", problem) for problem in plan.problems]
-        if plan.action is Action.WAIT and plan.gate in _REASONS:
-            told = describe(plan.changes, look.workload.namespace)
-            news.append((_REASONS[plan.gate], f"the restart for {told} waits: {plan.reason}"))
         for reason, message in news:
             if message in observed.reported:
                 continue
             if reason == "ReloadMisconfigured":
                 self._count("problems")
             cause = ""
-            if plan.gate == "budget" and reason == _REASONS["budget"]:
+            if plan.gate == "budget" and reason == REASONS["budget"]:
                 cause = await diagnose(ctx.client, plan.changes, look.workload.namespace)
             ctx.event(look.workload, reason, f"{message}; {cause}" if cause else message, warning=True)
             ctx.log.warning("told", workload=look.workload.title, reason=reason, message=message, cause=cause)
@@ -454,36 +479,6 @@ class WorkloadKeeper:
     def _count(self, series: str) -> None:
         if self.metrics is not None:
             getattr(self.metrics, series).labels(self.rule.kind.kind).inc()
-
-
-# The gates that people are told of, when they close; the others open by themselves.
-_REASONS: Final = {
-    "missing": "SourceMissing",
-    "action": "ActionOff",
-    "hook": "RestartHeldByHook",
-    "freeze": "RestartFrozen",
-    "approval": "RestartNeedsApproval",
-    "budget": "RestartBudgetUsed",
-    "schedule": "RestartScheduled",
-    "halt": "RestartHalted",
-}
-
-
-def refusal_delay(refusals: int) -> float:
-    """Seconds until the next try, after so many refusals.
-
-    >>> [refusal_delay(number) for number in (0, 1, 9, 5000)]
-    [15.0, 30.0, 900.0, 900.0]
-    """
-    first, most = REFUSED_SECONDS
-    return min(most, first * 2.0 ** min(refusals, 10))
-
-
-def _note(workload: Workload) -> str:
-    """What a restart may not reach."""
-    owner = workload.controller
-    owned = f"{owner.kind.lower()}/{owner.name} controls it and may undo this" if owner is not None else None
-    return "".join(f"; {text}" for text in (workload.facts.note, owned) if text)
 
 
 def _again(*times: float | None, now: float) -> Result:

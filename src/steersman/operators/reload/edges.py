@@ -10,6 +10,7 @@ An edge that two rules claim counts once. What is not watched is kept too, each 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -29,7 +30,7 @@ from steersman.operators.reload.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from steersman.operators.reload.dialect import Dialect
     from steersman.operators.reload.digest import Source
@@ -91,10 +92,12 @@ def edges_of(
     dialects: Sequence[Dialect] = (),
     kinds: Collection[SourceKind] = (SourceKind.CONFIGMAP, SourceKind.SECRET),
     ignored: Sequence[Pattern] = (),
+    names: Mapping[SourceKind, frozenset[str]] = MappingProxyType({}),
 ) -> Edges:
     """What `workload` depends on; `namespace` is what its namespace asks for, `kinds` are the sources watched.
 
-    `ignored` are the sources and keys that policies leave out, besides the workload's own.
+    `ignored` are the sources and keys that policies leave out, besides the workload's own; `names` the only ones of a
+    kind that are watched, where there is a list.
     """
     settings = workload.facts.settings
     problems = (
@@ -114,6 +117,9 @@ def edges_of(
     ]
     tracked, refused = [], []
     for edge in _united(claims):
+        if edge.source.name not in names.get(edge.source.kind, (edge.source.name,)):
+            refused.append(Untracked(edge.source, f"{edge.source.kind.value} of that name is not watched"))
+            continue
         edge_or_rule = _allowed(edge, workload, sources, kinds, ignored)
         if isinstance(edge_or_rule, Edge):
             tracked.append(edge_or_rule)

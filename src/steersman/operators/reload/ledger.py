@@ -23,7 +23,7 @@ from steersman.operators.reload.state import Applied
 from steersman.operators.reload.types import APPLIED, RESTARTED_AT, RESTARTED_FOR, SourceRef
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from steersman.kube.resources import ObjectRef
     from steersman.operators.reload.digest import Source
@@ -51,7 +51,9 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 class Ledger:
     """The memory of one controller."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sees: Callable[[SourceRef], bool] = lambda _source: True) -> None:
+        """`sees`: whether one could tell until now that a source does not exist; otherwise it did not just appear."""
+        self._sees = sees
         self.live = False  # the first lists are through: whatever appears now is new
         self._observed: dict[ObjectRef, Observed] = {}
         self._interests: dict[ObjectRef, frozenset[str]] = {}
@@ -87,7 +89,7 @@ class Ledger:
                 self._moved.pop(old.source, None)
             return True
         if old is None:
-            if self.live:
+            if self.live and self._sees(new.source):
                 self._moved[new.source] = (new.metadata.resource_version, True)
             return True
         if old.digests != new.digests:

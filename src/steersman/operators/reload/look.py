@@ -124,6 +124,7 @@ def look_at(
             dialects=dialects,
             kinds=sources.kinds,
             ignored=ignored,
+            names=options.names,
         )
     )
     asked = next((window for one in dialects if (window := one.window(workload)) is not None), None)

@@ -51,6 +51,7 @@ def beside_others(
         own=around.lease,
         within=(*(around.namespaces or ()), *config.namespaces),
         home=(around.own_namespace,),
+        trusted=config.rival_namespaces,
         registry=registry,
     )
     oversight.guard(rivals.problem, after=rivals.looked)

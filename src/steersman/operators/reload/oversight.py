@@ -1,6 +1,6 @@
 """Oversight: what stands above the controllers of one process. Whether they may write, who hears of it, and the end.
 
-    held()        why nothing may be written now (another controller leads, or this process only compares); looks go on
+    held(...)     why nothing may be written now (another controller leads, or this process only compares); looks go on
     looked(...)   every plan, with whether it was written; failed(...): what the server would not have
     hurry()       before the process ends: what waits only for its window is restarted now
 
@@ -50,7 +50,7 @@ class Oversight:
     def __init__(self, *listeners: Listener, pretends: bool = False) -> None:
         """`pretends`: nothing is ever written, and plans go on as if it had been."""
         self.listeners = list(listeners)
-        self.reasons: list[Callable[[], str | None]] = []
+        self.reasons: list[Callable[[str | None], str | None]] = []  # in a namespace; None: in all of them
         self.ledgers: dict[str, Ledger] = {}  # by the name of their controller
         self.pretends = pretends
         self.judge: Judge | None = None  # a function of the user's that has the last word
@@ -58,7 +58,7 @@ class Oversight:
         self._answered: set[tuple[str, ObjectRef]] = set()  # looked at since, whatever came of it
         self._before: list[asyncio.Event] = []
 
-    def guard(self, reason: Callable[[], str | None], *, after: asyncio.Event) -> None:
+    def guard(self, reason: Callable[[str | None], str | None], *, after: asyncio.Event) -> None:
         """Write nothing while there is a reason, and nothing at all before `after` is set."""
         self.reasons.append(reason)
         self._before.append(after)
@@ -68,11 +68,11 @@ class Oversight:
         for event in self._before:
             await event.wait()
 
-    def held(self) -> str | None:
-        """Why nothing may be written."""
+    def held(self, namespace: str | None = None) -> str | None:
+        """Why nothing may be written in `namespace`; None: why nothing may be written at all."""
         if self.pretends:
             return "this process only compares"
-        return next((why for reason in self.reasons if (why := reason()) is not None), None)
+        return next((why for reason in self.reasons if (why := reason(namespace)) is not None), None)
 
     def looked(self, look: Look, *, written: bool) -> None:
         """Tell everybody."""

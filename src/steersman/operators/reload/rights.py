@@ -2,6 +2,7 @@
 
     always               list and watch workloads of each kind, patch them; list and watch ConfigMaps
     secrets              list and watch Secrets, and what the secrets store CSI driver has mounted
+    …Names               the same for these names only, since they are asked for one by one
     all namespaces       list and watch Namespaces, for what is written on them
     a budget             read one source when it is used up, to name who writes it
     wave's dialect       read sources of a workload, since its hash is over values
@@ -21,10 +22,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from steersman.kube.types.rbac import PolicyRule
 from steersman.operators.reload.kinds import BUILT_IN, RECREATE, kind_rules
 from steersman.operators.reload.rivals import RULES as RIVALS
-from steersman.operators.reload.types import ReloadConfig
+from steersman.operators.reload.types import ReloadConfig, SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +48,9 @@ def rules(config: ReloadConfig | None) -> Sequence[PolicyRule]:
             made.append(_rule("apps", "deployments", "list", "watch"))
     read = ["get"] if options.budget.restarts or "wave" in options.dialects else []
     if options.watch_configmaps:
-        made.append(_rule("", "configmaps", "list", "watch", *read))
+        made.append(_named(_rule("", "configmaps", "list", "watch", *read), options.names.get(SourceKind.CONFIGMAP)))
     if options.watch_secrets:
-        made.append(_rule("", "secrets", "list", "watch", *read))
+        made.append(_named(_rule("", "secrets", "list", "watch", *read), options.names.get(SourceKind.SECRET)))
         made.append(_rule("secrets-store.csi.x-k8s.io", "secretproviderclasspodstatuses", "list", "watch"))
     if options.namespaces is None and options.watch_namespaces:
         made.append(_rule("", "namespaces", "list", "watch"))
@@ -66,6 +69,10 @@ def _for_features(on: Features, *, ask_pods: bool) -> list[PolicyRule]:
     if "evict" in on.actions:
         made.append(_rule("", "pods/eviction", "create"))
     return made
+
+
+def _named(rule: PolicyRule, names: frozenset[str] | None) -> PolicyRule:
+    return rule if names is None else replace(rule, resource_names=sorted(names))
 
 
 def _rule(group: str, resource: str, *verbs: str) -> PolicyRule:

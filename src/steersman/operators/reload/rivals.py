@@ -1,10 +1,14 @@
-"""Rivals: other controllers of the same kind, known by the Leases they hold. While one leads, nothing is written here.
+"""Rivals: other controllers of the same kind, known by the Leases they hold. While one leads, nothing is written there.
 
 A Lease is alive while its holder renews it: it has changed, as seen from here, within its own duration. Nobody compares
 clocks of different machines, except once: a Lease that was renewed long before it was first seen is a dead one.
 
     looking ──► free            nobody holds any of them, or who did has stopped renewing
             └─► held by …       plans are made, nothing is written, and log, readiness and metric say so
+
+How far a Lease reaches depends on where it is, because whoever may write Leases in a namespace can make one with any
+name. In a namespace where rivals rightly are, or named in full by the configuration, it holds all writes. In any other
+it holds those in that namespace, which is as far as its author's rights go; the log says what would make it hold all.
 
 Where Leases may not be read in the whole cluster, those of the namespaces at hand are asked for from time to time;
 where not even that is allowed nothing can be known, which is said once.
@@ -42,10 +46,18 @@ LEASES: Final[Mapping[str, str]] = {
     "reloader-leader-election": "Reloader 2",
     "wave": "wave",
 }
+# Where their documentation puts those that act in all namespaces. Shipshape's Lease is where it acts, and nowhere else.
+HOMES: Final[Mapping[str, frozenset[str]]] = {
+    "helloworld-controller-leader": frozenset(),
+    "stakater-reloader-lock": frozenset({"default", "reloader"}),
+    "reloader-leader-election": frozenset({"default", "reloader"}),
+    "wave": frozenset({"default", "wave", "wave-system"}),
+}
 RULES: Final = (PolicyRule(api_groups=["coordination.k8s.io"], resources=["leases"], verbs=["list", "watch"]),)
 WATCH_SECONDS: Final = 300
 ASK_SECONDS: Final = 15.0  # between two questions where nothing may be watched
 SKEW_SECONDS: Final = 60.0  # by which the clocks of two machines may differ
+TOLD: Final = 100  # Leases of other namespaces that the log names: anybody can make one
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +94,7 @@ def _age(stamp: str, wall: float) -> float:
 
 
 class RivalWatch:
-    """Follows the Leases of rivals; `problem` says who leads."""
+    """Follows the Leases of rivals; `problem` says who leads, and where."""
 
     def __init__(
         self,
@@ -91,20 +103,25 @@ class RivalWatch:
         own: str | None = None,
         within: Iterable[str] = (),
         home: Iterable[str] = (),
+        trusted: Iterable[str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         registry: CollectorRegistry | None = None,
     ) -> None:
         """`names`: NAME, in any namespace, or NS/NAME. `own`: our own Lease, which is no rival's.
 
-        `within`: only in these namespaces; none: in all. `home`: where to ask when those may not be watched.
+        `within`: only in these namespaces; none: in all. `home`: our own, where to ask when those may not be watched.
+        `trusted`: the namespaces, besides our own, where a Lease holds all writes; None: where the originals live.
         """
         self._wanted = [name for name in dict.fromkeys(names) if name]
         self._own = own
         self._within = tuple(dict.fromkeys(within))
+        self._trusted = None if trusted is None else frozenset(trusted)
+        self._own_namespaces = frozenset(filter(None, home))
         self._home = tuple(dict.fromkeys(filter(None, (*home, *self._within))))
         self._clock = clock
         self._seen: dict[str, Sighting] = {}
         self._told: str | None = None
+        self._told_of: dict[str, str] = {}  # Leases that hold one namespace, and their holders
         self._unseen = len(self._places())
         self.looked = asyncio.Event()  # every Lease has been asked for once
         if not self._wanted:
@@ -114,15 +131,42 @@ class RivalWatch:
             "steersman_reload_rival", "1 while another controller leads and nothing is written.", registry=where
         )
         gauge.set_function(lambda: float(self.problem() is not None))
+        local = Gauge(
+            "steersman_reload_rival_namespaces",
+            "Namespaces in which nothing is written because a Lease there says that another controller leads.",
+            registry=where,
+        )
+        local.set_function(lambda: float(len(self._local())))
 
-    def problem(self) -> str | None:
-        """Who leads in our place; None when nobody does."""
+    def problem(self, namespace: str | None = None) -> str | None:
+        """Who leads in our place, everywhere or in `namespace`; None when nobody does."""
         now = self._clock.monotonic()
         for name, sighting in sorted(self._seen.items()):
-            if name != self._own and sighting.alive(now):
-                program = LEASES.get(name.partition("/")[2], "another controller")
+            where = name.partition("/")[0]
+            if not sighting.alive(now) or name == self._own:
+                continue
+            program = LEASES.get(name.partition("/")[2], "another controller")
+            if self._reaches_all(name):
                 return f"{sighting.holder} leads as {program} (lease {name}), so nothing is written"
+            if where == namespace:
+                return f"{sighting.holder} leads as {program} (lease {name}), so nothing is written in {namespace}"
         return None
+
+    def _reaches_all(self, name: str) -> bool:
+        """Whether a Lease, NS/NAME, is where only those may write whom all others trust."""
+        namespace, _, short = name.partition("/")
+        if name in self._wanted or namespace in self._own_namespaces or namespace == "kube-system":
+            return True
+        return namespace in (HOMES.get(short, frozenset()) if self._trusted is None else self._trusted)
+
+    def _local(self) -> dict[str, Sighting]:
+        """The living Leases that hold one namespace only."""
+        now = self._clock.monotonic()
+        return {
+            name: sighting
+            for name, sighting in self._seen.items()
+            if name != self._own and sighting.alive(now) and not self._reaches_all(name)
+        }
 
     def saw(self, lease: Lease) -> None:
         """A Lease is like this."""
@@ -145,6 +189,18 @@ class RivalWatch:
             else:
                 log.info("no other controller leads; acting")
         self._told = problem
+        local = self._local()
+        for name, sighting in local.items():
+            if self._told_of.get(name) != sighting.holder and len(self._told_of) < TOLD:
+                log.warning(
+                    "only watching in one namespace",
+                    lease=name,
+                    holder=sighting.holder,
+                    advice=f"if it acts in all namespaces, add {name} to reload.rivals",
+                )
+                self._told_of[name] = sighting.holder
+        for name in [one for one in self._told_of if one not in local]:
+            del self._told_of[name]
 
     async def run(self, client: Client) -> None:
         """Follow all of them for ever."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -116,6 +116,9 @@ NATIVE_ANNOTATIONS: Final = frozenset(
         RECREATES,
     }
 )
+
+
+ByName: TypeAlias = Literal["never", "refused", "always"]
 
 
 class SourceKind(StrEnum):
@@ -269,6 +272,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     watch_configmaps: bool = True
     watch_namespaces: bool = True
     source_selector: str | None = None  # only sources with these labels are watched
+    configmaps_by_name: ByName = "refused"  # when the names that workloads use are watched one by one
+    secrets_by_name: ByName = "refused"
+    names: dict[SourceKind, frozenset[str]] = {}  # the only ones, where there is a list
     ignored_namespaces: frozenset[str] = frozenset()
     namespace_selector: Selector | None = None  # only in namespaces with these labels
 
@@ -340,11 +346,15 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     namespaces: tuple[str, ...] = ()  # none: all
     secrets: bool = True  # watch Secrets
     config_maps: bool = True  # watch ConfigMaps
+    narrow: str = "refused"  # watch used names one by one: never, where a list is refused, or always
+    config_map_names: tuple[str, ...] = ()  # only these, one by one; none: all
+    secret_names: tuple[str, ...] = ()
     min_interval: str = "0s"  # between two restarts of a workload
     ignore_namespaces: tuple[str, ...] = ()  # where nothing takes part
     namespace_selector: str = ""  # only namespaces with these labels
     source_selector: str = ""  # only ConfigMaps and Secrets with these labels are watched
     rivals: tuple[str, ...] | None = None  # Leases of other controllers, [NS/]NAME; None: those we know; none: no look
+    rival_namespaces: tuple[str, ...] | None = None  # where those hold all writes; None: where the originals live
     namespace_settings: bool = True  # read the annotations of namespaces, when all are watched
 
     def options(self) -> Options:
@@ -357,7 +367,17 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
         ):
             if value < 0:
                 raise ConfigError("must be 0 (no limit) or more", field=f"reload.{name}")
+        configmaps, secrets = self._by_name(self.config_map_names), self._by_name(self.secret_names)
+        if self.selectors and configmaps == "always":
+            raise ConfigError(
+                "need all ConfigMaps of a namespace (leave out narrow: always and configMapNames)",
+                field="reload.selectors",
+            )
+        names = {SourceKind.CONFIGMAP: self.config_map_names, SourceKind.SECRET: self.secret_names}
         return Options(
+            configmaps_by_name=configmaps,
+            secrets_by_name=secrets,
+            names={kind: frozenset(only) for kind, only in names.items() if only},
             window=self._window(),
             budget=self._budget(),
             scopes=tuple(_scope(row, f"reload.selectors[{place}]") for place, row in enumerate(self.selectors)),
@@ -380,6 +400,11 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
             namespace_selector=_selector(self.namespace_selector, "reload.namespaceSelector"),
             source_selector=str(_selector(self.source_selector, "reload.sourceSelector") or "") or None,
         )
+
+    def _by_name(self, only: tuple[str, ...]) -> ByName:
+        if self.narrow not in ("never", "refused", "always"):
+            raise ConfigError(f'"{self.narrow}" is not one of never, refused, always', field="reload.narrow")
+        return "always" if only else cast("ByName", self.narrow)
 
     def _window(self) -> Window:
         quiet = _duration(self.quiet_period, "reload.quietPeriod")

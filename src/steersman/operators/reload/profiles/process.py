@@ -99,7 +99,8 @@ class Process:
         if self.aliases is not None:
             self.oversight.listeners.append(self.aliases)
         around = Surroundings(own_namespace=namespace, dry_run=dry_run, shadow=shadow, lease=lease)
-        config = replace(profile.config, rivals=(*LEASES, *rivals), pods=False)  # originals may not list them
+        # Originals may not list pods, and what they may not list they do not have.
+        config = replace(profile.config, rivals=(*LEASES, *rivals), pods=False, narrow="never")
         made = parts(config, around, dialects=profile.dialects, oversight=self.oversight, registry=registry)
         self.manager.include("reload", made)
         assert self.manager.health is not None

@@ -1,0 +1,165 @@
+"""Single names: who wants what, and what is followed for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.cache.metrics import CacheMetrics
+from steersman.cache.named import NamedObjects
+from steersman.cache.reflector import ReflectorStatus
+from steersman.cache.store import Store
+from steersman.cache.subscribers import Subscribers
+from steersman.kube.errors import Forbidden
+from steersman.kube.objects import ObjectMeta, Resource
+from steersman.kube.resources import ObjectRef
+from steersman.logger import Logger
+from steersman.testing.clock import settle
+
+
+class Thing(Resource, group="example.org", version="v1"):
+    note: str = ""
+
+
+def ref(name):
+    return ObjectRef(name, "shop")
+
+
+def thing(name, revision=1, note=""):
+    meta = ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", resource_version=str(revision))
+    return Thing(metadata=meta, note=note)
+
+
+class Following:
+    """Stands for a reflector: the test plays the server."""
+
+    def __init__(self, sink, news):
+        self.name, self.sink, self.news = "things", sink, news
+        self.status = ReflectorStatus()
+        self.running = False
+
+    async def run(self):
+        self.running = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.running = False
+
+    async def answer(self, *objects):
+        await self.sink.replace(objects, "1", ())
+        self.status.synced = True
+        self.news()
+
+    def refuse(self):
+        self.status.refused, self.status.error = True, Forbidden("no", code=403)
+        self.news()
+
+
+class Bench:
+    def __init__(self, *, limit=10, needed=lambda _ref: True):
+        self.store = Store()
+        self.told, self.news, self.made = [], [], {}
+        metrics = CacheMetrics(CollectorRegistry()).reflector("things")
+        subscribers = Subscribers(asyncio.Event(), Logger("test"), metrics)
+        subscribers.add(lambda old, new, initial: self.told.append((old and old.note, new and new.note, initial)), [])
+        self.names = NamedObjects(self.make, self.store, subscribers, needed=needed, limit=limit)
+        self.names.on_news.append(self.news.append)
+
+    def make(self, name, sink, news):
+        self.made[name.name] = Following(sink, news)
+        return self.made[name.name]
+
+    def running(self):
+        return sorted(name for name, one in self.made.items() if one.running)
+
+
+@pytest.fixture
+async def bench(request):
+    made = Bench(**getattr(request, "param", {}))
+    task = asyncio.create_task(made.names.run())
+    yield made
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert made.running() == []
+
+
+async def test_a_name_is_known_when_its_first_list_is_through_whether_it_exists_or_not(bench):
+    bench.names.want("me", [ref("a"), ref("b")])
+    await settle()
+    assert bench.running() == ["a", "b"]
+    assert not bench.names.knows(ref("a"))
+    await bench.made["a"].answer(thing("a", note="1"))
+    await bench.made["b"].answer()
+    assert bench.names.knows(ref("a"))
+    assert bench.names.knows(ref("b"))
+    assert bench.told == [(None, "1", True)]
+    assert bench.news == [ref("a"), ref("b")]
+    assert bench.store.get(ref("b")) is None
+
+
+async def test_a_name_is_followed_while_anybody_wants_it_and_forgotten_with_its_object_after_that(bench):
+    for user in ("me", "you"):
+        bench.names.want(user, [ref("a")])
+    await settle()
+    await bench.made["a"].answer(thing("a"))
+    bench.names.want("me", [])
+    await settle()
+    assert bench.running() == ["a"]
+    bench.names.want("you", [ref("b")])
+    await settle()
+    assert bench.running() == ["b"]
+    assert bench.store.get(ref("a")) is None
+    assert not bench.names.knows(ref("a"))
+
+
+async def test_a_list_that_no_longer_has_the_object_is_its_deletion(bench):
+    bench.names.want("me", [ref("a")])
+    await settle()
+    await bench.made["a"].answer(thing("a", note="1"))
+    await bench.made["a"].answer(thing("a", note="1"))  # the same again is no news
+    await bench.made["a"].answer()
+    assert bench.told == [(None, "1", True), ("1", None, False)]
+
+
+async def test_a_name_that_may_not_be_read_is_not_known_and_says_why(bench):
+    bench.names.want("me", [ref("a")])
+    await settle()
+    bench.made["a"].refuse()
+    assert not bench.names.knows(ref("a"))
+    assert bench.names.problem(ref("a")) == "no"
+    assert bench.names.refused
+    assert bench.news == [ref("a")]
+
+
+@pytest.mark.parametrize("bench", [{"limit": 2}], indirect=True)
+async def test_beyond_the_limit_names_stay_unknown_and_take_a_place_that_becomes_free(bench):
+    bench.names.want("me", [ref("a"), ref("b")])
+    await settle()
+    bench.names.want("you", [ref("c")])
+    await settle()
+    assert bench.running() == ["a", "b"]
+    assert "more than 2 names" in bench.names.problem(ref("c"))
+    assert bench.names.problems() == ["1 names too many to watch one by one (at most 2)"]
+    bench.names.want("me", [ref("b")])
+    await settle()
+    assert bench.running() == ["b", "c"]
+
+
+async def test_what_the_collection_shows_again_is_not_followed_by_itself_and_stays():
+    listed = set()
+    bench = Bench(needed=lambda name: name not in listed)
+    task = asyncio.create_task(bench.names.run())
+    bench.names.want("me", [ref("a")])
+    await settle()
+    await bench.made["a"].answer(thing("a"))
+    listed.add(ref("a"))
+    bench.names.look()
+    await settle()
+    assert bench.running() == []
+    assert bench.store.get(ref("a")) is not None
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
