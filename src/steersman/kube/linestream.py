@@ -86,7 +86,7 @@ class LineStream:
         except (aiohttp.ClientError, OSError) as error:
             failure = explain(error, self.request, self._config, 0.0).error
         else:
-            self._gathering.woken()
+            self._gathering.woken(sum(map(len, chunks)))
             return chunks
         raise failure
 
