@@ -36,7 +36,7 @@ from steersman.kube.resources import Kind, ObjectRef
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable
+    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
     from random import Random
 
     from steersman.cache.contract import Handler, Subscription
@@ -80,6 +80,7 @@ class SharedInformer(Generic[T]):
         self._clock = clock
         self._transform = transform
         self._carries_managers = _carries_managers(target)
+        self._as_decoded = transform is None and not self._carries_managers  # objects are stored as they come
         self._store: Store[T] = Store(clock=clock)
         self._bad: dict[ObjectRef, str] = {}
         self._synced = asyncio.Event()
@@ -220,7 +221,7 @@ class SharedInformer(Generic[T]):
 
     def record_write(self, obj: T) -> None:
         """Show the server's answer to a write until the watch has it."""
-        kept = self._project(copy.deepcopy(obj))  # the writer keeps its own, managedFields included
+        kept = self._project_one(copy.deepcopy(obj))  # the writer keeps its own, managedFields included
         if kept is not None:
             self._store.record_write(kept)
 
@@ -230,8 +231,13 @@ class SharedInformer(Generic[T]):
 
     # -- what the reflectors tell --------------------------------------------------------------------------------
 
-    def _project(self, obj: T) -> T | None:
-        """The object as it is stored; None when it cannot be."""
+    def _project(self, objects: Sequence[T]) -> Sequence[T | None]:
+        """The objects as they are stored; None for one that cannot be."""
+        if self._as_decoded and not self._bad and Undecodable not in set(map(type, objects)):
+            return objects
+        return [self._project_one(obj) for obj in objects]
+
+    def _project_one(self, obj: T) -> T | None:
         if isinstance(obj, Undecodable):
             self._leave_out(obj, f"it does not decode: {obj.error}")
             return None
@@ -286,14 +292,14 @@ class _Scope(Generic[T]):
         initial, self._filled = not self._filled, True
         await self._subscribers.deliver_all(changes, initial=initial)
 
-    def upsert(self, obj: T) -> None:
-        self._subscribers.deliver(self._store.put(obj), obj)
+    def upsert(self, objects: Iterable[T]) -> None:
+        self._subscribers.deliver(self._store.upserts(objects))
 
     def remove(self, obj: T) -> None:
         self._forget(ref_of(obj))
         change = self._store.remove(obj)
         if change is not None:
-            self._subscribers.deliver(change.old, None)
+            self._subscribers.deliver(((change.old, None),))
 
     def reached(self, revision: str) -> None:
         self._store.reached(revision, namespace=self._namespace)

@@ -161,15 +161,15 @@ class NamedSink(Generic[T]):
                 await self._subscribers.deliver_all([change], initial=not self._filled)
         self._filled = True
 
-    def upsert(self, obj: T) -> None:
-        """The object is now like this."""
-        self._subscribers.deliver(self._store.put(obj), obj)
+    def upsert(self, objects: Iterable[T]) -> None:
+        """The object is now like this, in one state after the other."""
+        self._subscribers.deliver(self._store.upserts(objects))
 
     def remove(self, obj: T) -> None:
         """The object is gone."""
         change = self._store.remove(obj)
         if change is not None:
-            self._subscribers.deliver(change.old, None)
+            self._subscribers.deliver(((change.old, None),))
 
     def reached(self, revision: str) -> None:
         """Says nothing about other names."""

@@ -3,7 +3,7 @@
 It performs the steps that `steersman.cache.progress` decides on, and tells its sink what it learns:
 
     replace(objects, revision)   the complete state; what is missing from it is gone
-    upsert(obj), remove(obj)     one object, in the order of its revisions
+    upsert(objects), remove(obj) what changed, in the order of its revisions
     reached(revision)            so far for now
     progress(revision)           nothing happened up to here
 
@@ -37,7 +37,7 @@ from steersman.kube.errors import Forbidden, KubeError, Unauthorized
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from random import Random
 
     from steersman.cache.metrics import ReflectorMetrics
@@ -52,6 +52,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 WATCH_SECONDS = (240, 480)  # a watch is asked to end at a random moment in here, so that clients spread over servers
 GRACE = 5.0  # seconds a server may be late with the end of a watch before the connection counts as dead
 BOOKMARK_SECONDS = 60.0  # servers that send bookmarks send about one a minute
+_UPSERTS = frozenset({"ADDED", "MODIFIED"})
 MISSED_BOOKMARKS = 3  # silence of this many bookmarks means that nobody is there
 
 log = Logger(__name__)
@@ -63,8 +64,8 @@ class Sink(Protocol[T_contra]):
     async def replace(self, objects: Iterable[T_contra], revision: str, keep: Collection[ObjectRef]) -> None:
         """The complete state, except that `keep` exist too but could not be read."""
 
-    def upsert(self, obj: T_contra) -> None:
-        """One object is now like this."""
+    def upsert(self, objects: Iterable[T_contra]) -> None:
+        """These are now like this, one after the other; one object may come several times."""
 
     def remove(self, obj: T_contra) -> None:
         """One object is gone; this was its last state."""
@@ -109,7 +110,7 @@ class Reflector(Generic[T]):
         metrics: ReflectorMetrics,
         random: Random,
         clock: Clock = SYSTEM_CLOCK,
-        project: Callable[[T], T | None] = lambda obj: obj,
+        project: Callable[[Sequence[T]], Sequence[T | None]] = lambda objects: objects,
         on_status: Callable[[], None] = lambda: None,
         streaming: bool = True,
     ) -> None:
@@ -120,7 +121,7 @@ class Reflector(Generic[T]):
         self._metrics = metrics
         self._random = random
         self._clock = clock
-        self._project = project  # what is kept of an object, None when it cannot be read
+        self._project = project  # what is kept of each object, None when it cannot be read
         self._on_status = on_status
         self._progress = Progress(streaming=streaming)
         self._log = log.bind(source=name)
@@ -155,8 +156,8 @@ class Reflector(Generic[T]):
         revision, pages = "", 0
         try:
             async for page in self._origin.pages(resource_version=step.revision, limit=step.limit):
-                for obj in (*page.items, *page.undecodable):
-                    state[ref_of(obj)] = self._project(obj)
+                for found in (page.items, page.undecodable):
+                    state.update(zip(map(ref_of, found), self._project(found), strict=True))
                 revision, pages = page.resource_version, pages + 1
         except KubeError as error:
             return Failed(error)
@@ -222,31 +223,33 @@ class Reflector(Generic[T]):
 
     def _collect(self, events: Iterator[Any], pending: dict[ObjectRef, T | None], deadline: Deadline) -> Any:
         """Take initial events in; the bookmark that ends them, if it came."""
-        project = self._project
-        for event in events:
-            if event.type == "BOOKMARK":
+        for changed, event in _runs(events):
+            pending.update(zip(map(ref_of, changed), self._project(changed), strict=True))
+            if event is None:
+                break
+            if event.type == "DELETED":
+                pending.pop(ref_of(event.object), None)
+            else:
                 _expect_bookmarks(deadline)
                 if event.initial_events_end:
                     return event
-            elif event.type == "DELETED":
-                pending.pop(ref_of(event.object), None)
-            else:
-                obj = event.object
-                pending[ref_of(obj)] = project(obj)
         return None
 
     def _follow(self, events: Iterator[Any], watching: _Watching[T], deadline: Deadline) -> None:
         """Tell the sink what happened."""
-        sink, project, last = self._sink, self._project, None
-        for event in events:
-            kind, last = event.type, event.object
-            if kind == "DELETED":
+        sink, last = self._sink, None
+        for changed, event in _runs(events):
+            if changed:
+                sink.upsert([obj for obj in self._project(changed) if obj is not None])
+                last = changed[-1]
+            if event is None:
+                break
+            last = event.object
+            if event.type == "DELETED":
                 sink.remove(last)
-            elif kind == "BOOKMARK":
+            else:
                 _expect_bookmarks(deadline)
                 sink.progress(revision_of(last))
-            elif (kept := project(last)) is not None:
-                sink.upsert(kept)
         if last is not None:
             watching.reached = revision_of(last)
             sink.reached(watching.reached)
@@ -286,6 +289,19 @@ class _Watching(Generic[T]):
         self.reached = "" if pending is not None else revision
         self.events = 0
         self.pending = pending  # the initial state while it is incomplete
+
+
+def _runs(events: Iterator[Any]) -> Iterator[tuple[list[Any], Any]]:
+    """The objects that appeared or changed in a row, and the event of another type that ends the row, if one does."""
+    changed: list[Any] = []
+    for event in events:
+        if event.type in _UPSERTS:
+            changed.append(event.object)
+        else:
+            yield changed, event
+            changed = []
+    if changed:
+        yield changed, None
 
 
 def _expect_bookmarks(deadline: Deadline) -> None:

@@ -39,9 +39,15 @@ class Subscribers(Generic[T]):
             self._tell((member,), None, obj, initial=True)
         return member
 
-    def deliver(self, old: T | None, new: T | None) -> None:
-        """Tell everybody of one change."""
-        self._tell(self._members, old, new, initial=False)
+    def deliver(self, steps: Iterable[tuple[T | None, T | None]]) -> None:
+        """Tell everybody of the changes, each before the next is asked for."""
+        for old, new in steps:
+            for member in self._members:  # looked up for every step: a handler may bring or dismiss another
+                if member.active:
+                    try:
+                        member.handler(old, new, False)
+                    except Exception as error:  # noqa: BLE001  # whatever a handler does, the store and others go on
+                        self._failed(error, old, new)
 
     async def deliver_all(self, changes: Sequence[Change[T]], *, initial: bool) -> None:
         """Tell everybody who is here now; whoever joins meanwhile has the new state already."""
@@ -72,9 +78,12 @@ class Subscribers(Generic[T]):
             try:
                 member.handler(old, new, initial)
             except Exception as error:  # noqa: BLE001  # whatever a handler does, the store and the others go on
-                self._metrics.handler_errors.inc()
-                about = str(ref_of(old if new is None else new))
-                self._log.error("an event handler failed", object=about, traceback=traceback_of(error))
+                self._failed(error, old, new)
+
+    def _failed(self, error: Exception, old: T | None, new: T | None) -> None:
+        self._metrics.handler_errors.inc()
+        about = str(ref_of(old if new is None else new))
+        self._log.error("an event handler failed", object=about, traceback=traceback_of(error))
 
 
 class _Member(Generic[T]):

@@ -133,7 +133,9 @@ class Codec(Generic[T]):
         meta = wire.metadata
         return Page(items, meta.resource_version, meta.continue_token, meta.remaining_item_count, undecodable)
 
-    def events(self, block: bytes, request: RequestInfo | None = None) -> tuple[list[WatchEvent[T]], KubeError | None]:
+    def events(
+        self, block: bytes | memoryview, request: RequestInfo | None = None
+    ) -> tuple[list[WatchEvent[T]], KubeError | None]:
         """The events in a block of lines, and the error that ends them, if one does."""
         try:
             events: list[WatchEvent[T]] = self._event.decode_lines(block)

@@ -33,30 +33,36 @@ class LineSplitter:
         """The lines that `chunk` completes."""
         return split_block(self.block(chunk))
 
-    def block(self, chunk: bytes) -> bytes:
-        """The lines that `chunk` completes, with their newlines, blank ones included, in one piece."""
-        end = chunk.rfind(b"\n") + 1
-        if not end:
-            self._keep(chunk)
+    def block(self, *chunks: bytes) -> bytes | memoryview:
+        """The lines that `chunks` complete, with their newlines, blank ones included, in one piece.
+
+        It is copied once at most, however many chunks it comes in and wherever those are cut.
+        """
+        if not any(b"\n" in chunk for chunk in chunks):
+            for chunk in chunks:
+                self._keep(chunk)
             return b""
-        block = chunk if end == len(chunk) else chunk[:end]
-        if self._parts:
-            self._keep(chunk[: chunk.index(b"\n")])  # for its length
-            self._parts[-1] = block
-            block = b"".join(self._parts)
-            self._parts.clear()
+        whole = chunks[0] if len(chunks) == 1 and not self._parts else b"".join((*self._parts, *chunks))
+        if self.rest and whole.index(b"\n") > self._limit:
+            raise self._too_long()
+        self._parts.clear()
         self.rest = 0
-        if end < len(chunk):
-            self._keep(chunk[end:])
-        return block
+        end = whole.rindex(b"\n") + 1
+        if end == len(whole):
+            return whole
+        self._keep(whole[end:])
+        return memoryview(whole)[:end]
 
     def _keep(self, part: bytes) -> None:
         self.rest += len(part)
         if self.rest > self._limit:
-            raise LineTooLongError(f"a line is longer than {self._limit} bytes")
+            raise self._too_long()
         self._parts.append(part)
 
+    def _too_long(self) -> LineTooLongError:
+        return LineTooLongError(f"a line is longer than {self._limit} bytes")
 
-def split_block(block: bytes) -> list[bytes]:
+
+def split_block(block: bytes | memoryview) -> list[bytes]:
     """The lines of a block, without their newlines; blank ones are dropped."""
-    return [line for line in block.split(b"\n") if line and not line.isspace()]
+    return [line for line in bytes(block).split(b"\n") if line and not line.isspace()]

@@ -7,7 +7,7 @@ where it was, which an async generator could not do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
@@ -18,7 +18,7 @@ from steersman.kube.lines import LineSplitter, LineTooLongError, split_block
 from steersman.kube.sockets import Gathering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
     from steersman.kube.clusterconfig import ClusterConfig
@@ -59,11 +59,11 @@ class LineStream:
             self._ready = iter(split_block(block))
         return line
 
-    async def block(self) -> bytes:
+    async def block(self) -> bytes | memoryview:
         """The next whole lines; none when the server has ended the stream, an error when the stream broke."""
-        while chunk := await self._chunk():
+        while chunks := await self._chunks():
             try:
-                block = self._splitter.block(chunk)
+                block = self._splitter.block(*chunks)
             except LineTooLongError as error:
                 raise BadResponse(f"not a stream of events: {error}", request=self.request) from None
             if block:
@@ -72,10 +72,10 @@ class LineStream:
             raise BadResponse("the stream ended in the middle of a line", request=self.request)
         return b""
 
-    async def _chunk(self) -> bytes:
+    async def _chunks(self) -> Sequence[bytes]:
         try:
             async with Deadline(self._clock, self._idle_timeout):
-                data = await arrived(self._answer.content)
+                chunks = await arrived(self._answer.content)
         except TimeoutError:
             failure: KubeError = RequestTimeout(
                 f"nothing came for {self._idle_timeout:g} seconds: the connection is taken for dead",
@@ -86,20 +86,20 @@ class LineStream:
         except (aiohttp.ClientError, OSError) as error:
             failure = explain(error, self.request, self._config, 0.0).error
         else:
-            self._gathering.woken()
-            return data
+            self._gathering.woken(sum(map(len, chunks)))
+            return chunks
         raise failure
 
 
-async def arrived(content: aiohttp.StreamReader) -> bytes:
-    """What has arrived and was not read yet, as `content.readany()` gives it; waits while there is nothing.
+async def arrived(content: aiohttp.StreamReader) -> Sequence[bytes]:
+    """What has arrived and was not read yet, as `content.readany()` joins it; waits while there is nothing.
 
     An API server sends every event as an HTTP chunk of its own. aiohttp hands such chunks over one by one and looks
     into its parser after each, which costs more than decoding the event; there is no public way around that. So the
     buffer is emptied in one go here, with the same bookkeeping; a reader that is built differently is asked politely.
     """
     if not all(hasattr(content, name) for name in _PARTS):  # pragma: no cover  # an aiohttp that nobody has seen yet
-        return await content.readany()
+        return (data,) if (data := await content.readany()) else ()
     return await _drained(content)
 
 
@@ -109,7 +109,7 @@ _PARTS: Final = (
 )
 
 
-async def _drained(content: Any) -> bytes:
+async def _drained(content: Any) -> Sequence[bytes]:
     # ruff: noqa: SLF001
     buffer = content._buffer
     while not buffer and not content._eof and content._exception is None:
@@ -117,13 +117,13 @@ async def _drained(content: Any) -> bytes:
     if content._exception is not None:
         raise content._exception
     if content._buffer_offset or len(buffer) < 2:
-        return cast("bytes", content.read_nowait(-1))
-    data, splits = b"".join(buffer), content._http_chunk_splits
+        return (data,) if (data := content.read_nowait(-1)) else ()
+    chunks, splits = tuple(buffer), content._http_chunk_splits
     buffer.clear()
     content._size = 0
-    content._cursor += len(data)
+    content._cursor += sum(map(len, chunks))
     while splits and splits[0] < content._cursor:
         splits.popleft()
     if content._protocol._reading_paused:
         content._protocol.resume_reading()
-    return data
+    return chunks

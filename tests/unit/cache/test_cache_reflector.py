@@ -103,9 +103,10 @@ class Memory:
         self.objects = {o.name: o for o in objects}
         self.diary.append(f"replace {sorted(self.objects)} at {revision}")
 
-    def upsert(self, obj) -> None:
-        self.objects[obj.name] = obj
-        self.diary.append(f"upsert {obj.name} at {obj.metadata.resource_version}")
+    def upsert(self, objects) -> None:
+        for obj in objects:
+            self.objects[obj.name] = obj
+            self.diary.append(f"upsert {obj.name} at {obj.metadata.resource_version}")
 
     def remove(self, obj) -> None:
         self.objects.pop(obj.name, None)
@@ -332,7 +333,7 @@ async def test_what_a_projection_drops_is_not_stored_and_what_it_cannot_read_is_
         name="things",
         metrics=metrics,
         random=random.Random(1),
-        project=lambda obj: None if obj.name == "bad" else thing(obj.name, 1),
+        project=lambda objects: [None if obj.name == "bad" else thing(obj.name, 1) for obj in objects],
         clock=VirtualClock(),
         streaming=False,
     )

@@ -42,7 +42,7 @@ async def test_a_handler_that_joins_while_the_first_list_is_told_hears_of_every_
     informer.add_handler(joining)
     names = [f"n{number:04}" for number in range(1200)]
     await sink.replace([thing(name) for name in names], "9", ())
-    sink.upsert(thing("late", 10))
+    sink.upsert([thing("late", 10)])
     assert first == [*names, "late"]
     assert sorted(second) == [("late", False), *((name, True) for name in names)]
 
@@ -63,7 +63,7 @@ async def test_a_handler_that_leaves_while_a_list_is_told_hears_no_more(informer
 async def test_an_unreadable_object_that_vanished_while_nobody_watched_is_no_problem_any_more(informer):
     project, sink = informer._scopes[None]._project, informer._scopes[None]._sink
     for name in ("gone", "still"):
-        assert project(Undecodable(ObjectMeta(name=name, namespace="shop"), "odd")) is None
+        assert project([Undecodable(ObjectMeta(name=name, namespace="shop"), "odd")]) == [None]
     still = thing("still").ref
     await sink.replace([], "9", {still, thing("gone").ref})
     assert "shop/gone left out" in informer.health().problem

@@ -54,4 +54,4 @@ def test_blocks_hold_the_same_bytes_and_end_with_whole_lines(lines, data):
     splitter = LineSplitter(limit=1000)
     blocks = [splitter.block(text[start:end]) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert b"".join(blocks) == text
-    assert all(block.endswith(b"\n") for block in blocks if block)
+    assert all(bytes(block).endswith(b"\n") for block in blocks if block)
