@@ -11,7 +11,6 @@ from typing import Any
 
 RUNTIME = "runtime"
 _TIME = "controller_runtime_reconcile_time_seconds_bucket"
-_DONE = "sum by (controller, result) (rate(controller_runtime_reconcile_total[5m]))"
 
 # row (an operator, or the runtime) -> [(title, unit, [(query, legend)])]
 ROWS: dict[str, list[tuple[str, str, list[tuple[str, str]]]]] = {
@@ -72,9 +71,72 @@ ROWS: dict[str, list[tuple[str, str, list[tuple[str, str]]]]] = {
             ],
         ),
     ],
+    "toolset": [
+        (
+            "Services in the toolset",
+            "short",
+            [("sum by (service_type) (toolset_services_discovered)", "{{service_type}}")],
+        ),
+        ("Services left out", "short", [("sum by (service_type) (toolset_unhealthy_services)", "{{service_type}}")]),
+        (
+            "Writes",
+            "short",
+            [
+                (
+                    "sum by (operation, status) (increase(toolset_configmap_reconcile_total[1h]))",
+                    "{{operation}} {{status}}",
+                )
+            ],
+        ),
+        (
+            "Drift put right",
+            "short",
+            [("sum by (drift_type) (increase(toolset_configmap_drift_detected_total[1h]))", "{{drift_type}}")],
+        ),
+        (
+            "Probes",
+            "short",
+            [
+                (
+                    "sum by (service_type, status) (increase(toolset_health_checks_total[1h]))",
+                    "{{service_type}} {{status}}",
+                )
+            ],
+        ),
+        ("Problems", "short", [("sum by (reason) (toolset_problems)", "{{reason}}")]),
+    ],
+    "dns": [
+        ("Zones that are ready", "short", [("sum by (namespace) (steersman_dns_zone_ready)", "{{namespace}}")]),
+        (
+            "Zones that are not",
+            "short",
+            [("sum by (namespace) (1 - steersman_dns_zone_ready)", "{{namespace}}")],
+        ),
+        ("Updates", "short", [("sum(increase(steersman_dns_updates_total[1h]))", "sent")]),
+        (
+            "Failures, by server",
+            "short",
+            [("sum by (server) (increase(steersman_dns_server_errors_total[1h]))", "{{server}}")],
+        ),
+        ("Secondaries behind", "short", [("sum by (zone) (steersman_dns_secondaries_behind)", "{{zone}}")]),
+        (
+            "Drift",
+            "short",
+            [
+                ("sum(increase(steersman_dns_drift_found_total[1h]))", "found"),
+                ("sum(increase(steersman_dns_drift_repaired_total[1h]))", "put right"),
+            ],
+        ),
+    ],
     "hourglass": [
+        ("Executors", "short", [("sum by (phase) (steersman_hourglass_executors)", "{{phase}}")]),
+        ("Performers", "short", [("sum by (phase) (steersman_hourglass_performers)", "{{phase}}")]),
         ("Pods made again", "short", [("sum(increase(steersman_hourglass_pod_recreations_total[1h]))", "made again")]),
-        ("Pods removed", "short", [("sum(increase(steersman_hourglass_pod_removals_total[1h]))", "removed")]),
+        (
+            "Pods removed",
+            "short",
+            [("sum by (reason) (increase(steersman_hourglass_pod_removals_total[1h]))", "{{reason}}")],
+        ),
     ],
 }
 

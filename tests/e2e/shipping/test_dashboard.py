@@ -14,11 +14,14 @@ import pytest
 import yaml
 
 from steersman.crd import crd_manifest
+from steersman.operators import OPERATORS as OPERATOR_NAMES
 from steersman.operators import load_operator
-from steersman.testing import eventually
+from steersman.testing import eventually, hourglassing
 from steersman.testing.absence import not_here
 from steersman.testing.ports import PromisedPort
 from steersman.testing.processes import Child
+from steersman.testing.toolsetting import service
+from steersman.testing.zones import Site
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,10 +49,34 @@ def prometheus():
     return found
 
 
-async def test_no_panel_of_the_dashboard_is_empty(real, client, namespace, prometheus, tmp_path):
+@pytest.fixture
+async def something_of_each(client, dns_kinds, namespace, named):
+    """A zone with a server that runs and one that does not, services well and not, an executor, a performer."""
     for name in OPERATORS:
         for kind in load_operator(name).kinds:
             await client.apply(crd_manifest(kind))
+    await hourglassing.install(client)
+    await client.create(hourglassing.executor("one", namespace))
+    await client.create(hourglassing.performer("one", namespace))
+    well = {"toolset-health": "skip"}
+    await client.create(
+        service("grafana", namespace=namespace, labels={"app": "grafana"}, annotations=well, ports=[3000])
+    )
+    await client.create(service("prometheus", namespace=namespace, labels={"app": "prometheus"}, ports=[9090]))
+    async with named("ns1") as one, named("ns2", secret=one.secret) as down:
+        await down.kill()
+        site = Site(client, namespace, [one, down])
+        await site.instances()
+        await site.zone("dashboard.example")
+        yield
+
+
+def test_every_operator_has_a_row():
+    assert set(dashboard.ROWS) == {dashboard.RUNTIME, *OPERATOR_NAMES}
+
+
+@pytest.mark.usefixtures("something_of_each")
+async def test_no_panel_of_the_dashboard_is_empty(real, namespace, prometheus, tmp_path):
     real.write_kubeconfig(tmp_path / "kubeconfig")
     command = [
         str(STEERSMAN),
@@ -60,7 +87,12 @@ async def test_no_panel_of_the_dashboard_is_empty(real, client, namespace, prome
         "127.0.0.1:0",
         "--log-format",
         "json",
+        "--config",
+        str(tmp_path / "steersman.yaml"),
     ]
+    settings = {"namespaces": [namespace], "dns": {"notReadyPeriod": "2s"}}
+    settings["toolset"] = {"namespace": namespace, "namespaces": [namespace]}
+    (tmp_path / "steersman.yaml").write_text(yaml.safe_dump(settings))
     elected = ["--leader-elect", "--lease", f"{namespace}/dashboard"]
     environment = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     program = Child([*command, *elected], log=tmp_path / "steersman.log", environment=environment)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from steersman.kube.errors import Conflict
 from steersman.kube.objects import OwnedMeta
+from steersman.kube.resources import ObjectRef
 from steersman.operators.toolset import apply, metrics, rights
 from steersman.operators.toolset.annotations import read_annotations
 from steersman.operators.toolset.conformance import check_holmes
@@ -205,6 +206,24 @@ def test_services_are_a_gauge_that_goes_back_to_zero():
     made.looked({}, {})
     labels = {"service_type": "prometheus", "namespace": "a"}
     assert registry.get_sample_value("toolset_services_discovered", labels) == 0
+
+
+def test_a_problem_is_shown_for_as_long_as_it_stands():
+    """Original: counted what went wrong, so that nobody could see that it still does."""
+    registry = _registry()
+    made = metrics.ToolsetMetrics(registry)
+    one, two = ObjectRef("one", "ns"), ObjectRef("two", "ns")
+
+    def standing():
+        return registry.get_sample_value("toolset_problems", {"reason": "OverridesInvalid"})
+
+    made.stands(one, ["OverridesInvalid", "NotLoadable"])
+    made.stands(two, ["OverridesInvalid"])
+    assert standing() == 2
+    made.stands(one, ["NotLoadable"])
+    assert standing() == 1
+    made.stands(two, ())
+    assert standing() == 0
 
 
 def test_a_custom_health_path_is_used():

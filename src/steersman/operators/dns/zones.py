@@ -270,6 +270,8 @@ class ZoneKeeper:
             self.desk.instances.send(settled[server])
         book.settled = frozenset(settled)
         await ctx.status(zone, status_of(zone, book, summary, now=ctx.clock.time()))
+        if self.desk.metrics is not None:
+            self.desk.metrics.told(zone, ready=summary.ready)
         options = self.desk.options
         behind = max((copy.behind for copy in book.copies.values()), default=0)
         soon = min(CATCH_UP, 0.1 * 2 ** min(8, behind)) if behind else None  # secondaries need no backoff, only a push
@@ -326,6 +328,8 @@ class ZoneKeeper:
         if book is not None:
             self.desk.books.close(key)
             self.desk.tell_records(key.namespace, book.sources)
+        if self.desk.metrics is not None:
+            self.desk.metrics.forget(key)
 
 
 def drift_of(zone: DNSZone, default: Drift) -> Drift:

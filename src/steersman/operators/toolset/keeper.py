@@ -413,6 +413,7 @@ class Keeper:
         for known in (self.views, self.looks, self._verdicts, self._conflicts):
             known.pop(key, None)
         self._searched.discard(key)
+        self.metrics.stands(key, ())
 
 
 def _blind(ctx: Context) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -10,6 +11,8 @@ from steersman.operators.toolset.plan import Drift, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from steersman.kube.resources import ObjectRef
 
 __all__ = ["DRIFT_LABELS", "ToolsetMetrics"]
 
@@ -74,6 +77,9 @@ class ToolsetMetrics:
         )
         self.size = Gauge("toolset_configmap_size_bytes", "Bytes of values.", ["part"], registry=to)
         self.parts = Gauge("toolset_configmap_parts", "Parts beside the base.", registry=to)
+        self.problems = Gauge(
+            "toolset_problems", "What stands in the way now, by reason of its Event.", ["reason"], registry=to
+        )
         self.override_errors = Counter("toolset_override_errors", "Overrides that cannot be read.", registry=to)
         self.override_conflicts = Gauge(
             "toolset_override_conflicts", "Overrides that discovery has another opinion about.", registry=to
@@ -92,6 +98,7 @@ class ToolsetMetrics:
             self.drift.labels(label)
         for outcome in ("retried", "exhausted"):
             self.conflicts.labels(outcome)
+        self._standing: dict[ObjectRef, Tally[str]] = {}
         self._shown: set[tuple[str, str]] = set()
         self._unhealthy: set[str] = set()
 
@@ -101,6 +108,15 @@ class ToolsetMetrics:
             label = DRIFT_LABELS.get(report.partition(":")[0])
             if label is not None:
                 self.drift.labels(label).inc()
+
+    def stands(self, target: ObjectRef, reasons: Iterable[str]) -> None:
+        """What stands in the way of one target now; nothing when it is no longer kept."""
+        before = self._standing.pop(target, Tally())
+        now = Tally(reasons)
+        if now:
+            self._standing[target] = now
+        for reason in before | now:
+            self.problems.labels(reason).set(sum(one[reason] for one in self._standing.values()))
 
     def looked(self, taking_part: Mapping[tuple[str, str], int], left_out: Mapping[str, int]) -> None:
         """Show how many services take part, by type and namespace, and how many do not."""

@@ -53,6 +53,7 @@ class Reporter:
     def problems(self, ctx: Context, key: ObjectRef, subject: TargetMap | None, problems: Iterable[Problem]) -> None:
         """Every problem once, for as long as it stays."""
         now = set(problems)
+        self._metrics.stands(key, [one.reason for one in now])
         for one in sorted(now - self._problems[key], key=lambda one: (one.reason, one.message)):
             if one.reason == "OverridesInvalid":
                 self._metrics.override_errors.inc()
