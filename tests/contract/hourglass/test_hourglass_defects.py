@@ -231,8 +231,12 @@ async def test_12_a_configuration_change_rolls_pods_and_a_restart_by_hand_stays(
             return notes[key] != before.spec.template.metadata.annotations[key]
 
         await eventually(rolled, timeout=60)
-        scale = await client.scale(StoredExecutor, "e", 2, namespace=namespace)
-        assert scale.status.selector == "app=hourglass-executor,hourglass.eigenlayer.io/name=e"
+
+        async def selecting():  # the status follows the Deployment
+            scale = await client.scale(StoredExecutor, "e", 2, namespace=namespace)
+            return scale.status.selector == "app=hourglass-executor,hourglass.eigenlayer.io/name=e"
+
+        await eventually(selecting, timeout=60)
 
 
 async def test_13_the_time_of_the_last_configuration_moves_only_with_the_configuration(client, namespace, hourglass):

@@ -13,6 +13,7 @@ from steersman.operators.hourglass.types import StoredExecutor, StoredPerformer
 from steersman.runtime.parts import State, Surroundings
 from steersman.testing import eventually, running
 from steersman.testing.hourglassing import executor, install, performer, ready_performer
+from steersman.testing.states import every_state
 
 pytestmark = pytest.mark.timeout(300)
 COUNT = 12
@@ -31,20 +32,18 @@ def config_of(namespace, **scheduling):
 
 
 async def replace_all(client, namespace):
-    """Change what all of them inherit, and look on until they have followed; returns the most seen away at once."""
+    """Change what all of them inherit, and look on until they have followed; returns the most away at once."""
     labels = {"tolerations": [{"key": "new", "operator": "Exists"}]}
     change = {"spec": {"config": config_of(namespace, **labels)}}
-    await client.patch(StoredExecutor, "e", change, namespace=namespace)
     most = 0
-
-    async def followed():
-        nonlocal most
-        found = (await client.list(StoredPerformer, namespace=namespace)).items
-        busy = [one.name for one in found if one.status["phase"] == "Upgrading" or not one.status["ready"]]
-        most = max(most, len(busy))
-        return all(one.status.get("lastUpgrade") for one in found) and not busy
-
-    await eventually(followed, "all are replaced", timeout=120)
+    async with every_state(client, StoredPerformer, namespace=namespace) as passing:
+        await client.patch(StoredExecutor, "e", change, namespace=namespace)
+        async for state in passing:
+            found = [one.status for one in state.values()]
+            busy = [one for one in found if one["phase"] == "Upgrading" or not one["ready"]]
+            most = max(most, len(busy))
+            if not busy and all(one.get("lastUpgrade") for one in found):
+                break
     return most
 
 

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.errors import NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.patches import PatchType
 from steersman.kube.types import ConfigMap, Event, Service
@@ -18,6 +17,7 @@ from steersman.operators.toolset.joining import join_files
 from steersman.operators.toolset.objects import TargetMap, target_look
 from steersman.operators.toolset.types import BACKUP_SUFFIX, Credential, ExtraKeys, HealthConfig, ToolsetSection
 from steersman.testing import eventually
+from steersman.testing.states import every_state
 from steersman.testing.toolsetting import keeping, service
 
 NAME = "kubernaut-toolset-config"
@@ -80,6 +80,10 @@ class Site:
     def count(self, name, **labels):
         return self.registry.get_sample_value(name, labels) or 0
 
+    async def counted(self, name, **labels):
+        """Counters move after the write they count."""
+        await eventually(lambda: self.count(name, **labels) >= 1, f"{name} {labels} is counted", timeout=90)
+
     def host(self, name, port=9090):
         return f"http://{name}.{self.namespace}.svc.cluster.local:{port}"
 
@@ -139,7 +143,7 @@ async def test_an_edited_a_missing_and_an_extra_key_are_put_right_and_other_peop
         assert "overrides.yaml" not in {key for keys in target.owners.values() for key in keys}
         drift = "toolset_configmap_drift_detected_total"
         for kind in ("modified_value", "missing_key", "extra_key"):
-            assert site.count(drift, drift_type=kind) >= 1, kind
+            await site.counted(drift, drift_type=kind)
 
 
 async def test_a_deleted_configmap_comes_back_with_its_overrides(site):
@@ -159,11 +163,7 @@ async def test_a_deleted_configmap_comes_back_with_its_overrides(site):
         await site.has("prometheus-toolset.yaml", "overrides.yaml")
         assert after.data["overrides.yaml"] == OVERRIDES
         await site.told("OverridesRestored")
-
-        def counted():
-            return site.count("toolset_configmap_reconcile_total", operation="update", status="success") >= 1
-
-        await eventually(counted, timeout=90)
+        await site.counted("toolset_configmap_reconcile_total", operation="update", status="success")
 
 
 async def test_overrides_survive_a_deletion_that_nobody_watched(site):
@@ -179,30 +179,32 @@ async def test_overrides_survive_a_deletion_that_nobody_watched(site):
 
 async def test_overrides_that_nobody_can_read_keep_their_bytes_and_the_last_good_ones_stay_in_force(site):
     rows = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))]
-    bomb = "\n".join(rows)
+    bomb, error = "\n".join(rows), "kubernaut.io/override-error"
     await site.add("prometheus-server", **PROMETHEUS)
     async with site.running():
         await site.has("prometheus-toolset.yaml")
         await site.patch({"data": {"overrides.yaml": OVERRIDES}})
         await site.has("overrides.yaml", name=f"{NAME}-overrides-backup")
         for bad in (bomb, "prometheus: {}\nprometheus: {}\n", "[not, a, map]", "x: ["):
+            before = (await site.target()).annotations.get(error)
             await site.patch({"data": {"overrides.yaml": bad}})
 
-            async def told(bad=bad):
+            async def told(bad=bad, before=before):
                 target = await site.target()
-                return target.data["overrides.yaml"] == bad and "kubernaut.io/override-error" in target.annotations
+                assert target.data["overrides.yaml"] == bad
+                return target.annotations.get(error) not in (None, before)  # each of them is wrong in its own way
 
             await eventually(told, timeout=90)
         assert "elsewhere.example" in (await site.data())["custom_toolset.yaml"]
         await site.told("OverridesInvalid")
     async with site.running():  # a new process knows the last good ones too
-        await eventually(lambda: site.count("toolset_override_errors_total") >= 1, timeout=90)
+        await site.counted("toolset_override_errors_total")
         assert "elsewhere.example" in (await site.data())["custom_toolset.yaml"]
         await site.patch({"data": {"overrides.yaml": "{}"}})
 
         async def cleared():
             target = await site.target()
-            gone = "kubernaut.io/override-error" not in target.annotations
+            gone = error not in target.annotations
             return gone and "elsewhere.example" not in target.data["custom_toolset.yaml"]
 
         await eventually(cleared, timeout=90)
@@ -244,7 +246,7 @@ async def test_a_key_that_another_manager_takes_is_taken_back(site):
             return target.data["kubernetes-toolset.yaml"] != "taken" and "kubernetes-toolset.yaml" in ours
 
         await eventually(back, timeout=90)
-        assert site.count("toolset_configmap_drift_detected_total", drift_type="ownership") >= 1
+        await site.counted("toolset_configmap_drift_detected_total", drift_type="ownership")
 
 
 async def test_a_stale_key_that_somebody_else_owns_too_is_pruned(site):
@@ -316,45 +318,38 @@ async def test_a_configmap_splits_grows_and_joins_again_and_no_key_is_ever_missi
     names = [f"prometheus-{number}" for number in range(8)]
     for name in names[:2]:
         await site.add(name, **PROMETHEUS)
+
+    def keys_of(state):
+        found = {key for one in state.values() for key in one.data or ()}
+        return {key for key in found if key.startswith("prometheus-") and key.endswith("-toolset.yaml")}
+
+    async def until(passing, count, *, split):
+        """Read states until there are so many toolsets; meanwhile those of services that stay are in all of them."""
+        async for everything in passing:
+            state = {name: one for name, one in everything.items() if name.startswith(NAME)}
+            keys, base = keys_of(state), state[NAME]
+            assert stay <= keys, stay - keys
+            parts = yaml.safe_load(base.data["index.yaml"])["parts"] if "index.yaml" in base.data else []
+            for part in parts:
+                assert {*part["keys"]} <= (state[f"{NAME}-{part['part']}"].data or {}).keys()
+            if len(keys) == count and bool(parts) == split and len(state) == 1 + len(parts):
+                return [base, *(state[f"{NAME}-{part['part']}"] for part in parts)]
+        raise AssertionError("the watch ended")
+
     async with site.running(max_bytes=3000):
-
-        async def everything():
-            base = await site.data()
-            found, files = dict(base), [base.get("custom_toolset.yaml", "")]
-            for part in yaml.safe_load(base["index.yaml"])["parts"] if "index.yaml" in base else []:
-                data = await site.data(f"{NAME}-{part['part']}")
-                assert sorted(data) == part["keys"]
-                found |= data
-                files.append(data["custom_toolset.yaml"])
-            return found, files
-
-        async def holds(count, *, split):
-            async def fact():
-                found, files = await everything()
-                keys = [key for key in found if key.startswith("prometheus-") and key.endswith("-toolset.yaml")]
-                return len(keys) == count and (len(files) > 1) == split and files
-
-            return await eventually(fact, f"{count} toolsets, split: {split}", timeout=90)
-
-        await holds(2, split=False)
-        for name in names[2:]:
-            await site.add(name, **PROMETHEUS)
-        files = await holds(8, split=True)
-        joined = yaml.safe_load(join_files(files))
-        assert len(joined["toolsets"]["prometheus/metrics"]["config"]["instances"]) == 8
-        await site.told("Split")
-        for name in names[1:]:
-            await site.remove(name)
-        await holds(1, split=False)
-
-        async def parts_are_gone():
-            try:
-                await site.target(f"{NAME}-1")
-            except NotFound:
-                return True
-            return False
-
-        await eventually(parts_are_gone, timeout=90)
+        stay = {*await site.has("prometheus-toolset.yaml")} - {"kubernetes-toolset.yaml", "custom_toolset.yaml"}
+        assert len(stay) == 2
+        async with every_state(site.client, ConfigMap, namespace=site.namespace) as passing:
+            for name in names[2:]:
+                await site.add(name, **PROMETHEUS)
+            files = [one.data["custom_toolset.yaml"] for one in await until(passing, 8, split=True)]
+            joined = yaml.safe_load(join_files(files))
+            assert len(joined["toolsets"]["prometheus/metrics"]["config"]["instances"]) == 8
+            await site.told("Split")
+            for name in names[1:]:
+                await site.remove(name)
+            stay = {"prometheus-toolset.yaml"}
+            await until(passing, 1, split=False)
 
 
 async def test_configmaps_that_only_have_the_names_of_a_part_and_a_copy_stay_as_they_are(site):

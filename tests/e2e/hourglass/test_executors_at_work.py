@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from steersman.kube.errors import NotFound
+from steersman.kube.errors import Forbidden, NotFound
 from steersman.kube.types import (
     ConfigMap,
     Deployment,
@@ -88,8 +88,12 @@ async def test_an_executor_of_two_replicas_has_everything_and_scales_by_its_scal
             },
         },
     }
-    answer = await admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    assert answer["status"]["allowed"]
+
+    async def allowed():  # the authorizer learns of a Role by a watch of its own
+        answer = await admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return answer["status"]["allowed"]
+
+    await eventually(allowed, "the account may create performers", timeout=90)
 
     scale = await admin.scale(StoredExecutor, "e", 3, namespace=namespace)
     assert scale.spec.replicas == 3
@@ -349,6 +353,7 @@ async def test_restricted_pods_pass_a_restricted_namespace_and_others_are_told(a
     node = await pool()
     enforce = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await admin.patch(Namespace, namespace, enforce)
+    await eventually(lambda: _enforced(admin, namespace), "admission knows of the label", timeout=90)
     placed = {"scheduling": {"nodeSelector": {"pool": node}}}
     await admin.create(executor("e", namespace, nodeSelector={"pool": node}))
     await admin.create(performer("safe", namespace, podSecurity="Restricted", **placed))
@@ -363,6 +368,17 @@ async def test_restricted_pods_pass_a_restricted_namespace_and_others_are_told(a
     await eventually(refused, timeout=90)
     await admin.patch(StoredPerformer, "free", {"spec": {"podSecurity": "Restricted"}}, namespace=namespace)
     await ready_performer(admin, "free", namespace)
+
+
+async def _enforced(client, namespace):
+    """Admission learns of a namespace's labels by a watch of its own."""
+    pod = {"containers": [{"name": "x", "image": "x"}]}
+    meta = {"name": "probe", "namespace": namespace}
+    try:
+        await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod}, dry_run=True)
+    except Forbidden as error:
+        return "PodSecurity" in str(error)
+    return False
 
 
 async def test_why_names_what_each_node_lacks_and_a_plan_compares(admin, operator, pool, namespace, full, tmp_path):

@@ -291,7 +291,8 @@ async def _events(client, namespace):
 
 
 def _listening(log):
-    lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines() if line.startswith(b"{")]
+    whole = log.read_bytes().rpartition(b"\n")[0]  # the last line may be half written
+    lines = [msgspec.json.decode(line) for line in whole.splitlines() if line.startswith(b"{")]
     return next((f"127.0.0.1:{one['port']}" for one in lines if one["event"] == "listening"), None)
 
 

@@ -315,7 +315,7 @@ async def test_blue_green_never_leaves_the_service_without_a_ready_pod(admin, op
     await eventually(turned, "the upgrade is over", timeout=120)
     assert all(looks), looks
     status = await ready_performer(admin, "p", namespace)
-    assert looks[-1] == [status["podName"]] != ["performer-p"]
+    assert await endpoints() == [status["podName"]] != ["performer-p"]
     assert "lastUpgrade" in status
 
 

@@ -101,8 +101,14 @@ class PerformerKeeper:
     # -- whose keys a change touches -----------------------------------------------------------------------------------
 
     def refused_in(self, obj: Any) -> Iterable[ObjectRef]:
-        """The performers whose pods were refused, and might not be now."""
-        return [key for key in self._refused if not obj.namespace or key.namespace == obj.namespace]
+        """The performers whose pods were refused, and might not be now.
+
+        Their patience begins anew: the server's own admission may learn of the change a moment after us, and then the
+        next try must not be minutes away.
+        """
+        found = [key for key in self._refused if not obj.namespace or key.namespace == obj.namespace]
+        self._refused |= dict.fromkeys(found, 0)
+        return found
 
     def of_executor(self, executor: StoredExecutor, cache: Any) -> Iterable[ObjectRef]:
         """The performers that refer to an executor."""
