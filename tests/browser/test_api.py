@@ -67,6 +67,21 @@ async def test_every_answer_has_the_type_that_is_promised(shop):
     assert status == 200
 
 
+async def test_a_workload_that_cannot_be_worked_out_hides_no_other(shop, monkeypatch):
+    keeper = shop.manager.engines["reload-deployments"].controller.reconcile.__self__
+    look = keeper.look
+
+    def broken(workload, *rest):
+        if workload.name == "orders":
+            raise ZeroDivisionError
+        return look(workload, *rest)
+
+    monkeypatch.setattr(keeper, "look", broken)
+    await shop.annotate("orders", note="looked at again")
+    await shop.standing("orders", "held")
+    await shop.standing("search", "pending")
+
+
 async def test_no_answer_holds_a_value_of_a_source(shop):
     await shop.configure("logging", level="info", format="tell-nobody-1234")
     for endpoint in ENDPOINTS:

@@ -16,7 +16,7 @@ RECORDED_WIDTH = 108
 @click.command("demo")
 @click.option("--stay/--no-stay", default=None, help="Keep everything up afterwards (default: only on a terminal).")
 @click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Also draw it as an SVG file.")
-@click.option("--quiet-period", default="1s", show_default=True, help="How long two changes count as one.")
+@click.option("--quiet-period", default="500ms", show_default=True, help="How long two changes count as one.")
 def command(stay: bool | None, record: Path | None, quiet_period: str) -> None:
     """Play a short story: a shop whose configuration changes.
 

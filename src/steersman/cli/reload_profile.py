@@ -22,7 +22,9 @@ __all__ = ["profile_command"]
 @click.option("--profile", required=True, metavar="NAME", help="shipshape, xing, reloader or wave")
 @click.option("--shadow", is_flag=True, help="Write nothing: compare with the original, which goes on running.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: every write is sent as a dry run.")
-@click.option("--listen", metavar="ADDR:PORT", help="Serve there, and not where the original does.")
+@click.option(
+    "--listen", metavar="ADDR:PORT", envvar="STEERSMAN_LISTEN", help="Serve there, and not where the original does."
+)
 @click.option("--also-listen", multiple=True, metavar="ADDR:PORT", help="Serve there too.")
 @click.option("--rival", "rivals", multiple=True, metavar="[NS/]LEASE", help="Also respect this Lease.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False))

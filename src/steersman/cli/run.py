@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": "STEERSMAN"})  # --listen is STEERSMAN_LISTEN, and so on
 @click.argument("files", nargs=-1, metavar="[FILE.py|MODULE]...")
 @click.option("--operators", help="Names of operators, separated by commas.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
@@ -61,8 +61,8 @@ def command(
 ) -> None:
     """Run operators until told to stop.
 
-    Settings come from flags, then from STEERSMAN_* variables, then from the --config file. The first SIGTERM or
-    Ctrl-C lets running work end; the second ends at once.
+    Settings come from flags, then from variables (--listen is STEERSMAN_LISTEN, and so on), then from the --config
+    file. The first SIGTERM or Ctrl-C lets running work end; the second ends at once.
 
     \b
     Examples:

@@ -42,7 +42,7 @@ WIDTH: Final = 100  # of what a command prints
 FRAGILE: Final = "catalog"  # its new pods crash, whatever they are started for
 
 
-async def play(out: Console, *, stay: bool, quiet: str = "1s") -> None:
+async def play(out: Console, *, stay: bool, quiet: str = "500ms") -> None:
     """Tell it; with `stay`, keep everything up until interrupted. `quiet` is how long two changes count as one."""
     story = Story(out, quiet)
     ending = asyncio.current_task()

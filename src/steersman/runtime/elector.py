@@ -265,8 +265,11 @@ class LeaderElector:
                         return Written(await self._store.write(record, version))
                 case Lost():
                     return Tick()
-        except NotFound:
-            return Missing() if isinstance(action, Read) else Refused()
+        except NotFound as error:
+            if isinstance(action, Read):
+                return Missing()
+            log.warning("the lease cannot be written", error=str(error))  # most often its namespace is not there
+            return Refused()
         except Conflict:
             return Refused()
         except (KubeError, TimeoutError) as error:

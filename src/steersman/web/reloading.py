@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.digest import Source
     from steersman.operators.reload.fleet import Fleet
     from steersman.operators.reload.look import Look
+    from steersman.operators.reload.workloads import Workload
     from steersman.runtime.engine import Engine
     from steersman.runtime.manager import Manager
 
@@ -79,10 +80,31 @@ def _views(engine: Engine, keeper: WorkloadKeeper, sources: dict[str, SourceNode
     now = Moment(wall=time.time(), tick=time.monotonic())
     with engine.snapshots() as cache:
         for workload in cache[engine.controller.target]:
-            look = keeper.look(workload, cache, now)
-            for edge in look.edges.tracked:
-                sources[str(edge.source)] = _source(edge.source, look.sources.get(edge.source))
-            yield _view(look, keeper.fleet, now)
+            try:
+                look = keeper.look(workload, cache, now)
+                view = _view(look, keeper.fleet, now)
+                sources |= {
+                    str(edge.source): _source(edge.source, look.sources.get(edge.source)) for edge in look.edges.tracked
+                }
+            except Exception as error:  # noqa: BLE001  the reconcile of this workload logs it; the others are shown
+                view = _unknown(workload, error)
+            yield view
+
+
+def _unknown(workload: Workload, error: Exception) -> WorkloadView:
+    """A workload about which nothing can be worked out: nothing restarts it either."""
+    me = WorkloadId(type(workload).KIND.kind, workload.namespace, workload.name)
+    reason = f"it cannot be worked out ({type(error).__name__}); the log says more"
+    node = WorkloadNode(
+        id=str(me),
+        kind=me.kind.lower(),
+        namespace=me.namespace,
+        name=me.name,
+        standing=Standing.HELD,
+        reason=reason,
+        gate="defect",
+    )
+    return WorkloadView(workload=node, problems=[reason])
 
 
 def _source(ref: SourceRef, found: Source | None) -> SourceNode:

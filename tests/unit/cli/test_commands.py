@@ -13,6 +13,14 @@ from steersman.cli.main import _run
 from steersman.cli.settings import Settings, load_settings
 from steersman.errors import ConfigError
 
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: nowhere
+contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
+clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {}}]
+"""
 WEBAPP = str(Path(__file__).parents[3] / "examples" / "webapp.py")
 
 
@@ -106,6 +114,24 @@ def test_a_wrong_setting_is_named_with_its_line(text, said, tmp_path):
         load_settings(path)
     assert said in str(caught.value)
     assert "KUBECONFIG" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("STEERSMAN_OPERATORS", "nix", '"nix" is not an operator'),
+        ("STEERSMAN_LISTEN", "nowhere", "nowhere"),
+        ("STEERSMAN_WORKERS", "0", "0 is not in the range"),
+        ("STEERSMAN_PAGE", "everywhere", "'everywhere' is not one of"),
+    ],
+)
+def test_every_option_of_run_is_also_a_variable(variable, value, said, monkeypatch, capsys, tmp_path):
+    config = tmp_path / "kubeconfig"
+    config.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.setenv(variable, value)
+    assert _run(["run", WEBAPP]) in {1, 2}
+    assert said in capsys.readouterr().err
 
 
 def test_a_file_says_what_it_says_and_the_rest_is_default(tmp_path):

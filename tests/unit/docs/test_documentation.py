@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -18,12 +17,11 @@ from steersman.cli.settings import load_settings
 from steersman.crd import crd_manifest
 from steersman.operators import OPERATORS, load_operator
 from steersman.operators.reload.profiles import read_profile
+from steersman.testing.pages import blocks_of, links_of
 
-_spec = importlib.util.spec_from_file_location("documentation_pages", Path(__file__).with_name("pages.py"))
-pages = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pages)
-
-BLOCKS = pages.blocks()
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCKS = [block for page in PAGES for block in blocks_of(page, ROOT) if not block.hidden]
 SHOWN = {
     "",
     "text",
@@ -137,8 +135,9 @@ async def accepted(client, document, namespace):
 
 def test_links_lead_somewhere():
     missing = [
-        f"{page.relative_to(pages.ROOT)}: {target}"
-        for page, target in pages.links()
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in PAGES
+        for target in links_of(page)
         if not (page.parent / target.partition("#")[0]).exists()
     ]
     assert missing == []

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from steersman.kube.errors import Conflict, NotFound, Unavailable
 from steersman.runtime.election import Record, Timing
@@ -114,6 +115,21 @@ async def test_a_hung_request_cannot_outlive_the_term(
     assert not elector.leading()
     with pytest.raises(LeadershipLost, match="could not be renewed within 10 s"):
         holding.result()
+
+
+async def test_a_lease_that_cannot_be_made_is_told(
+    elector: LeaderElector, lease: MemoryLease, clock: VirtualClock, tasks: Any
+) -> None:
+    async def no_namespace(request: str) -> None:
+        if request == "write":
+            raise NotFound('namespaces "ops" not found')
+
+    lease.before = no_namespace
+    with capture_logs() as logs:
+        tasks(elector.acquire())
+        await clock.advance(1)
+    assert 'namespaces "ops" not found' in logs[0]["error"]
+    assert logs[0]["log_level"] == "warning"
 
 
 async def test_short_outages_do_not_end_a_term(

@@ -104,7 +104,8 @@ class Follower:
         if rollout is None or rollout.phase(now) is not Phase.PROGRESSING:
             return None
         asked = now - rollout.started
-        return rollout.started + ASK_PODS_SECONDS * (1 + int(asked // ASK_PODS_SECONDS))
+        question = rollout.started + ASK_PODS_SECONDS * (1 + int(asked // ASK_PODS_SECONDS))
+        return min(question, rollout.started + rollout.deadline_seconds)
 
     def _tell(self, ctx: Context, workload: Workload, ended: Rollout, now: float) -> None:
         phase, seconds = ended.phase(now), round(now - ended.started)
