@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.dns_sidecar import sidecar
 from steersman.cli.kubeoptions import kube_options
 from steersman.cli.output import output_option
 
@@ -20,7 +21,10 @@ __all__ = ["command"]
 
 @click.group("dns")
 def command() -> None:
-    """Import, plan and check zones, and ask why a name is answered as it is."""
+    """Import, plan and check zones, ask why a name is answered as it is, and serve beside a named."""
+
+
+command.add_command(sidecar)
 
 
 @command.command("import")
