@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.dns_sidecar import sidecar
 from steersman.cli.kubeoptions import kube_options
 from steersman.cli.output import output_option
 
@@ -20,7 +21,10 @@ __all__ = ["command"]
 
 @click.group("dns")
 def command() -> None:
-    """Import, plan and check zones, and ask why a name is answered as it is."""
+    """Import, plan and check zones, ask why a name is answered as it is, and serve beside a named."""
+
+
+command.add_command(sidecar)
 
 
 @command.command("import")
@@ -60,22 +64,14 @@ def import_(zone: str, key_file: Path | None, selector: str, namespace: str) -> 
 
 
 def _key_in(path: Path) -> Any:
-    """The key that a file holds in named's own form."""
-    import re
+    """The first key that a file holds in named's own form."""
+    from steersman.errors import ConfigError, FormatError
+    from steersman.operators.dns.keyfile import keys_in
 
-    from steersman.errors import ConfigError
-    from steersman.operators.dns.tsig import key_from
-
-    text = path.read_text()
-    words = {"key-name": "key", "algorithm": "algorithm", "secret": "secret"}
-    found = {
-        name: match.group(1).encode()
-        for name, word in words.items()
-        if (match := re.search(rf'\b{word}\s+"?([^"\s;{{]+)', text))
-    }
-    if len(found) < len(words):
-        raise ConfigError("holds no key statement", where=str(path))
-    return key_from(found)
+    try:
+        return next(iter(keys_in(path.read_text()).values()))
+    except FormatError as error:
+        raise ConfigError(str(error), where=str(path)) from None
 
 
 async def _transfer(zone: bytes, host: str, port: int, key: Any) -> Any:

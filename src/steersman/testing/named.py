@@ -24,7 +24,7 @@ from steersman.testing.ports import LOOPBACK
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Named", "NamedUnavailable", "find_named"]
+__all__ = ["Named", "NamedUnavailable", "PortClaim", "find_named"]
 
 FIRST, LAST = 15_000, 30_000
 PATIENCE = 180  # seconds for a server to start, on a machine that has much else to do
@@ -42,7 +42,7 @@ def find_named() -> str:
     return found
 
 
-class _Claim:
+class PortClaim:
     """A port that nobody else of these tests takes while it is held."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Named:
         self.key_name = key_name
         self.secret = secret or base64.b64encode(os.urandom(32)).decode()
         self._options, self._extra = options, extra
-        self._dns, self._rndc = _Claim(), _Claim()
+        self._dns, self._rndc = PortClaim(), PortClaim()
         self._process: asyncio.subprocess.Process | None = None
 
     address = LOOPBACK

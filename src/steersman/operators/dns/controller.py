@@ -347,7 +347,7 @@ def pod_instance(pod: Pod) -> list[str]:
     return [f"{pod.namespace}/{name}"] if name else []
 
 
-_KEY_DATA: Final = ("key-name", "algorithm", "secret")
+_KEY_DATA: Final = ("key-name", "algorithm", "secret", "token")
 
 
 def key_secret(secret: Secret) -> Secret:

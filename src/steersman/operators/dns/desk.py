@@ -50,6 +50,7 @@ class Desk:
             clock=clock,
             timeout=options.request_timeout.total_seconds(),
             pause=options.server_pause.total_seconds(),
+            token_file=options.bindcar_token_file,
         )
         self.records = {kind: Channel() for kind in RECORD_KINDS}
         self.zones = Channel()

@@ -8,10 +8,13 @@ those of servers that are gone as soon as their instance is looked at.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import DriverError, FormatError, PlanError
 from steersman.kube.resources import ObjectRef
+from steersman.kube.rotation import RotatingFile
+from steersman.operators.dns.bindcar.driver import BindcarDriver
 from steersman.operators.dns.native import NativeDriver
 from steersman.operators.dns.servers import PAUSE, Keys, Server
 from steersman.operators.dns.tsig import key_from
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.kube.types.pods import Pod
     from steersman.operators.dns.driver import Driver
     from steersman.operators.dns.parts import SecretRef
-    from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, KeyRef
+    from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, BindcarConfig, KeyRef
     from steersman.operators.dns.tsig import Key
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
 
 DNS_PORT: Final = 5353  # of pods: unprivileged
 RNDC_PORT: Final = 9530
+API_PORT: Final = 8080  # of sidecars
 ZONES: Final = "/var/lib/bind"
 SHARED_KEY: Final = "bind9-transfer-key"
 LAST_CALL: Final = 60.0  # seconds for which the driver of a server as it was is kept
@@ -80,7 +84,8 @@ def keys_of(instance: Bind9Instance, cluster: Bind9Cluster | None, secrets: Mapp
             return control
         return _key(secrets, ObjectRef(further.secret_ref.name, namespace), further.secret_ref)
 
-    return Keys(control, other(spec.update_key), other(spec.transfer_key))
+    token = _token(secrets.get(ObjectRef(ref.name, namespace)))
+    return Keys(control, other(spec.update_key), other(spec.transfer_key), token=token)
 
 
 def _own_keys(own: ObjectRef, shared: ObjectRef, secrets: Mapping[ObjectRef, Secret]) -> Keys:
@@ -94,7 +99,12 @@ def _own_keys(own: ObjectRef, shared: ObjectRef, secrets: Mapping[ObjectRef, Sec
             kind = "previous-algorithm" if held.data.get("previous-algorithm") else "algorithm"
             older[purpose] = _named(held, own, f"{purpose}key-name", f"previous-{purpose}secret", kind)
     update = _named(held, own, "update-key-name", "update-secret")
-    return Keys(control, update, _key(secrets, shared), older[""], older["update-"])
+    return Keys(control, update, _key(secrets, shared), older[""], older["update-"], _token(held))
+
+
+def _token(held: Secret | None) -> str:
+    """What opens the sidecar, kept beside the key."""
+    return ((held.data if held is not None else {}).get("token") or b"").decode("ascii", "replace").strip()
 
 
 def _key(secrets: Mapping[ObjectRef, Secret], ref: ObjectRef, how: SecretRef | None = None) -> Key:
@@ -122,6 +132,7 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
         "keys": keys,
         "allow_transfer": tuple(allowed_transfers(instance, cluster)),
         "records_only": spec.records_only,
+        "api_port": api_port_of(instance, cluster),
     }
     if spec.endpoints:
         return [
@@ -163,6 +174,21 @@ def ready_since(pod: Pod) -> str:
     return ""
 
 
+def api_port_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> int:
+    """The port of the sidecar that zones are managed through; 0 when they are not."""
+    if instance.spec.driver != "bindcar":
+        return 0
+    config = bindcar_of(instance, cluster)
+    return (config.port if config is not None else None) or API_PORT
+
+
+def bindcar_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> BindcarConfig | None:
+    """What is said about the sidecar: by the instance, else by its cluster."""
+    own = instance.spec.config.bindcar_config if instance.spec.config is not None else None
+    shared = cluster.spec.global_ if cluster is not None else None
+    return instance.spec.bindcar_config or own or (shared.bindcar_config if shared is not None else None)
+
+
 def allowed_transfers(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[str]:
     """Who else may fetch zones: the instance's word, else its role's, else the cluster's."""
     if instance.spec.config is not None and instance.spec.config.allow_transfer is not None:
@@ -178,8 +204,9 @@ def allowed_transfers(instance: Bind9Instance, cluster: Bind9Cluster | None) -> 
 class Fleet:
     """Drivers by server."""
 
-    def __init__(self, *, clock: Clock, timeout: float, pause: float = PAUSE) -> None:
-        self._clock, self._timeout, self._pause = clock, timeout, pause
+    def __init__(self, *, clock: Clock, timeout: float, pause: float = PAUSE, token_file: str = "") -> None:
+        self._how: dict[str, Any] = {"clock": clock, "timeout": timeout, "pause": pause}
+        self._token = RotatingFile(Path(token_file), clock, field="dns.bindcarTokenFile") if token_file else None
         self._drivers: dict[Server, Driver] = {}
         self._by_id: dict[str, Server] = {}
         self._closed = False
@@ -193,11 +220,16 @@ class Fleet:
             older = self._by_id.get(server.id)
             if older is not None:  # whoever works with it still may finish
                 asyncio.get_running_loop().call_later(LAST_CALL, self._hang_up, older)
-            found = self._drivers[server] = NativeDriver(
-                server, clock=self._clock, timeout=self._timeout, pause=self._pause
+            found = self._drivers[server] = (
+                BindcarDriver(server, **self._how, token=self._own_token)
+                if server.api_port
+                else NativeDriver(server, **self._how)
             )
             self._by_id[server.id] = server
         return found
+
+    def _own_token(self) -> str:
+        return "" if self._token is None else self._token.read().decode("ascii", "replace").strip()
 
     def _hang_up(self, server: Server) -> None:
         if self._by_id.get(server.id) != server and (driver := self._drivers.pop(server, None)) is not None:

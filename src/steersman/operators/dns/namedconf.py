@@ -7,10 +7,11 @@ and the version is nobody's business.
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
-from steersman.errors import PlanError
+from steersman.errors import FormatError, PlanError
+from steersman.operators.dns.acls import WORDS, acl_statement
 from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, ZONES, allowed_transfers
 from steersman.operators.dns.serverkinds import Bind9Config, DnssecConfig, Signing
 from steersman.operators.dns.zonetext import statement_text
@@ -35,8 +36,6 @@ UPDATE_KEY: Final = "bindy-update"
 TRANSFER_KEY: Final = "bindy-transfer"
 CACHE: Final = "/var/cache/bind"
 KEY_FILES: Final = ("/etc/bind/keys/keys.conf", "/etc/bind/transfer/transfer.key")
-_WORDS: Final = frozenset({"any", "none", "localhost", "localnets"})
-_KEY: Final = re.compile(r"key\s+\"?([A-Za-z0-9._-]{1,253})\"?\Z")
 _ACL_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 
 
@@ -53,20 +52,10 @@ def config_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Bind9Con
 
 def acl_entry(entry: str, field: str, names: frozenset[str] = frozenset()) -> Statement:
     """One entry of an access list; PlanError names the field when it is none."""
-    text = entry.strip()
-    sign = "!" if text.startswith("!") else ""
-    text = text.removeprefix("!").strip()
-    if (match := _KEY.match(text)) is not None:
-        return (f"{sign}key", match.group(1))
-    if text in _WORDS or text in names:
-        return (f"{sign}{text}",)
     try:
-        where = str(ip_network(text, strict=False)) if "/" in text else str(ip_address(text))
-    except ValueError:
-        raise PlanError(
-            f'"{entry}" is no address, network, key or list', reason="ConfigurationInvalid", field=field
-        ) from None
-    return (f"{sign}{where}",)
+        return acl_statement(entry, names)
+    except FormatError as error:
+        raise PlanError(str(error), reason="ConfigurationInvalid", field=field) from None
 
 
 def _acl(entries: list[str] | None, field: str, names: frozenset[str], default: str) -> tuple[Statement, ...]:
@@ -93,7 +82,7 @@ def named_conf(instance: Bind9Instance, cluster: Bind9Cluster | None) -> dict[st
     config = config_of(instance, cluster)
     acls = (cluster.spec.acls if cluster is not None else None) or {}
     for name in acls:
-        if not _ACL_NAME.match(name) or name in _WORDS:
+        if not _ACL_NAME.match(name) or name in WORDS:
             raise PlanError(f'"{name}" is no name for a list', reason="ConfigurationInvalid", field="spec.acls")
     names = frozenset(acls)
     users = user_files(instance, cluster)

@@ -6,44 +6,38 @@ import asyncio
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from steersman.operators.dns.dnsclient import DnsClient, DnsError
-from steersman.operators.dns.driver import Stale, ZoneFileAccess
-from steersman.operators.dns.messages import update_parts
+from steersman.operators.dns.datapath import DataPath
+from steersman.operators.dns.driver import ZoneFileAccess
 from steersman.operators.dns.names import text_of
 from steersman.operators.dns.rndc import ControlError, ControlRefused, Rndc
-from steersman.operators.dns.servers import PAUSE, Gate
+from steersman.operators.dns.servers import PAUSE
 from steersman.operators.dns.source import ZoneSource
 from steersman.operators.dns.zonetext import file_name, quote, read_statements, statement_text, zone_file
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from steersman.clock import Clock
-    from steersman.operators.dns.messages import Change
     from steersman.operators.dns.rrsets import Key, RRset, Soa
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.tsig import Key as TsigKey
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["NativeDriver"]
+__all__ = ["ABSENT", "NativeDriver", "address_towards", "file_of", "write_file", "zone_word"]
 
-T = TypeVar("T")
 CHANNELS: Final = 4  # control connections: named works on one command at a time, but we need not wait in line to ask
 CLEANING: Final = 0.25  # seconds that the files of a removed zone may still be there, though nobody can see it
 FETCHES: Final = 4
 ABSENT: Final = ("not found", "no matching zone")
 
 
-class NativeDriver:
+class NativeDriver(DataPath):
     """See `driver.Driver`."""
 
     def __init__(self, server: Server, *, clock: Clock, timeout: float, pause: float = PAUSE) -> None:
-        self.server = server
-        self._clock, self._timeout = clock, timeout
-        self._gate = Gate(server.title, clock, pause)
-        self._dns = DnsClient(server.address, server.dns_port, clock=clock, timeout=timeout)
+        super().__init__(server, clock=clock, timeout=timeout, pause=pause)
         self._key = server.keys.control
         self._idle: list[Rndc] = []
         self._permits = asyncio.Semaphore(CHANNELS)
@@ -53,7 +47,7 @@ class NativeDriver:
 
     async def configuration(self, zone: bytes) -> tuple[Statement, ...] | None:
         try:
-            shown = await self._control(f"showzone {_quoted(zone)}")
+            shown = await self.control(f"showzone {zone_word(zone)}")
         except ControlError as error:
             if any(sign in error.text for sign in ABSENT):
                 return None
@@ -70,7 +64,7 @@ class NativeDriver:
     ) -> None:
         if await self._write_file(zone, zone_file(zone, soa, rrsets, ttl)):
             try:
-                await self._add(zone, config)
+                await self.add(zone, config)
             except ControlError as error:
                 if "file not found" not in error.text:
                     raise
@@ -79,7 +73,7 @@ class NativeDriver:
         for attempt in range(FETCHES):
             await self._bootstrap(zone, soa, rrsets, ttl)
             try:
-                await self._add(zone, config)
+                await self.add(zone, config)
             except ControlError as error:  # the cleaning after an earlier zone of that name took the new file along
                 if "file not found" not in error.text or attempt == FETCHES - 1:
                     raise
@@ -87,14 +81,14 @@ class NativeDriver:
                 return
 
     async def create_secondary(self, zone: bytes, config: tuple[Statement, ...]) -> None:
-        await self._add(zone, config)
+        await self.add(zone, config)
 
     async def configure(self, zone: bytes, config: tuple[Statement, ...]) -> None:
-        await self._control(f"modzone {_quoted(zone)} {{ {statement_text(config)} }};")
+        await self.control(f"modzone {zone_word(zone)} {{ {statement_text(config)} }};")
 
     async def remove(self, zone: bytes) -> None:
         try:
-            await self._control(f"delzone -clean {_quoted(zone)}")
+            await self.control(f"delzone -clean {zone_word(zone)}")
         except ControlError as error:
             if not any(sign in error.text for sign in ABSENT):
                 raise
@@ -106,13 +100,13 @@ class NativeDriver:
         await self._clock.sleep(CLEANING)
 
     async def refresh(self, zone: bytes) -> None:
-        await self._control(f"refresh {_quoted(zone)}")
+        await self.control(f"refresh {zone_word(zone)}")
 
     async def signing(self, zone: bytes) -> str:
-        return await self._control(f"dnssec -status {_quoted(zone)}")
+        return await self.control(f"dnssec -status {zone_word(zone)}")
 
     async def reconfigure(self) -> None:
-        await self._control("reconfig")
+        await self.control("reconfig")
 
     async def renew(self) -> bool:
         previous = self.server.keys.previous
@@ -129,59 +123,18 @@ class NativeDriver:
         return True
 
     async def ready(self) -> None:
-        await self._control("null")
-
-    # -- data ----------------------------------------------------------------------------------------------------------
-
-    async def soa(self, zone: bytes) -> bytes | None:
-        return await self._guarded(lambda: self._dns.soa(zone))
-
-    async def values(self, zone: bytes, kind: int) -> list[bytes]:
-        answer = await self._guarded(lambda: self._dns.ask(zone, kind))
-        return [row.value for row in answer.rows if row.kind == kind and row.name == zone]
-
-    async def read(self, zone: bytes, skip: frozenset[int]) -> tuple[bytes, Mapping[Key, RRset]]:
-        return await self._guarded(lambda: self._dns.transfer(zone, self.server.keys.transfer, skip))
-
-    async def write(
-        self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, changes: Sequence[Change]
-    ) -> None:
-        parts = update_parts(changes)
-        keys = self.server.keys
-        try:
-            try:
-                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, keys.update))
-            except DnsError as error:
-                older = keys.previous_update
-                if older is None or error.rcode not in {"BADSIG", "BADKEY", "NOTAUTH"}:
-                    raise
-                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, older))
-        except DnsError as error:
-            if error.rcode == "NXRRSET":
-                raise Stale("the zone has changed since it was read", server=self.server.title) from None
-            raise
+        await self.control("null")
 
     def close(self) -> None:
         self._closed = True
-        self._dns.close()
+        super().close()
         while self._idle:
             self._idle.pop().close()
 
     # -- the machinery -------------------------------------------------------------------------------------------------
 
-    async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask, and learn from the answer whether the server is alive: a refusal is a sign of life."""
-        await self._gate.enter()
-        try:
-            answer = await ask()
-        except (DnsError, ControlError) as error:
-            alive = getattr(error, "rcode", "") or getattr(error, "text", "")
-            (self._gate.breaker.succeeded if alive else self._gate.breaker.failed)()
-            raise
-        self._gate.breaker.succeeded()
-        return answer
-
-    async def _control(self, text: str) -> str:
+    async def control(self, text: str) -> str:
+        """Have named do something, and return what it says; ControlError when it does not."""
         async with self._permits:
             try:
                 return await self._commanded(text, self._key)
@@ -214,10 +167,11 @@ class NativeDriver:
         else:
             channel.close()
 
-    async def _add(self, zone: bytes, config: tuple[Statement, ...]) -> None:
+    async def add(self, zone: bytes, config: tuple[Statement, ...]) -> None:
+        """Add a zone whose file, if it needs one, is there."""
         for attempt in range(25):
             try:
-                await self._control(f"addzone {_quoted(zone)} {{ {statement_text(config)} }};")
+                await self.control(f"addzone {zone_word(zone)} {{ {statement_text(config)} }};")
             except ControlError as error:
                 # A zone that was just removed lingers; one that is really there was added by somebody else.
                 if "already exists" not in error.text or attempt == 24 or await self.configuration(zone) is not None:
@@ -231,13 +185,13 @@ class NativeDriver:
         directory = Path(self.server.directory)
         if not (directory.is_absolute() and _is_local(self.server.address) and os.access(directory, os.W_OK)):
             return False
-        return await asyncio.to_thread(_write, directory / file_name(zone), text)
+        return await asyncio.to_thread(write_file, directory / file_name(zone), text)
 
     async def _bootstrap(self, zone: bytes, soa: Soa, rrsets: Mapping[Key, RRset], ttl: int) -> None:
         """Let the server fetch the zone from this process, and keep the file."""
         key = self.server.keys.transfer
         source = ZoneSource(zone, soa, rrsets, ttl, key)
-        address = _address_towards(self.server.address, self.server.dns_port)
+        address = address_towards(self.server.address, self.server.dns_port)
         await source.open(address)
         try:
             config: tuple[Statement, ...] = (
@@ -248,7 +202,7 @@ class NativeDriver:
                 ("allow-query", (("any",),)),
                 ("notify", "no"),
             )
-            await self._add(zone, config)
+            await self.add(zone, config)
             until = (
                 self._clock.monotonic() + 4 * self._timeout
             )  # a first attempt of its may get lost, and it waits 15 s
@@ -256,18 +210,18 @@ class NativeDriver:
             while (served := await self.soa(zone)) != soa.value():
                 if served is not None and not asked:  # a file was left there, and named thinks it good for long
                     asked = True
-                    await self._control(f"retransfer {_quoted(zone)}")
+                    await self.control(f"retransfer {zone_word(zone)}")
                 if self._clock.monotonic() < until:
                     await self._clock.sleep(0.02)
                     continue
-                await self._control(f"delzone -clean {_quoted(zone)}")
+                await self.control(f"delzone -clean {zone_word(zone)}")
                 raise ZoneFileAccess(
                     f"it cannot fetch {text_of(zone)} from {address}, and its zone directory is not ours to write "
                     "(set spec.zoneDirectory to a directory both can use)",
                     server=self.server.title,
                 )
-            await self._control(f"sync {_quoted(zone)}")
-            await self._control(f"delzone {_quoted(zone)}")
+            await self.control(f"sync {zone_word(zone)}")
+            await self.control(f"delzone {zone_word(zone)}")
         finally:
             await source.close()
 
@@ -277,11 +231,12 @@ def file_of(server: Server, zone: bytes) -> str:
     return f"{server.directory.rstrip('/')}/{file_name(zone)}" if server.directory else file_name(zone)
 
 
-def _quoted(zone: bytes) -> str:
+def zone_word(zone: bytes) -> str:
+    """A zone as commands name it."""
     return quote(text_of(zone).removesuffix("."))
 
 
-def _write(path: Path, text: str) -> bool:
+def write_file(path: Path, text: str) -> bool:
     """Put a file in its place as a whole; its journal belongs to what was there before."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -305,7 +260,7 @@ def _is_local(address: str) -> bool:
     return True
 
 
-def _address_towards(address: str, port: int) -> str:
+def address_towards(address: str, port: int) -> str:
     """Our own address as that server sees it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -354,6 +354,8 @@ class Bind9Instance(
         transfer_key: KeyRef | None = None
         storage: Storage | None = None
         bindcar_config: BindcarConfig | None = None
+        driver: Literal["native", "bindcar"] = "native"
+        """How zones are managed: over named's control channel, or through the sidecar at bindcarConfig.port."""
         placement: Placement | None = None
         zones_from: Annotated[list[ZoneSource] | None, Atomic(), Schema(maxItems=64)] = None
         endpoints: Annotated[list[Endpoint] | None, Atomic(), Schema(maxItems=64)] = None

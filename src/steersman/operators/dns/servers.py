@@ -27,13 +27,17 @@ BURST: Final = 4000
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The keys of a server. `previous` opens what has not heard of the new one yet."""
+    """The keys of a server, never shown. `previous` opens what has not heard of the new one yet."""
 
     control: Key
     update: Key
     transfer: Key
     previous: Key | None = None
     previous_update: Key | None = None
+    token: str = ""  # for its sidecar; empty: the operator's own
+
+    def __repr__(self) -> str:
+        return f"Keys({self.control!r}, {self.update!r}, {self.transfer!r})"
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -52,6 +56,7 @@ class Server(msgspec.Struct, frozen=True):
     allow_transfer: tuple[str, ...] = ()
     uid: str = ""  # of the pod: another pod at the same address is another server
     since: str = ""  # when its containers were last seen to become ready: how it failed before that says nothing now
+    api_port: int = 0  # of the sidecar through which zones come and go; 0: there is none
 
     @property
     def id(self) -> str:

@@ -79,6 +79,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     not_ready: timedelta = timedelta(seconds=30)  # how soon to look again at what is not ready
     request_timeout: timedelta = timedelta(seconds=5)  # of one exchange with a server
     server_pause: timedelta = timedelta(seconds=30)  # how long nobody asks a server that keeps failing
+    bindcar_token_file: str = ""  # a token of ours for sidecars; read again when it changes
 
 
 class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -90,6 +91,7 @@ class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     error_backoff: Literal["exponential", "fixed60"] = "exponential"
     not_ready_period: str = "30s"
     request_timeout: str = "5s"
+    bindcar_token_file: str = ""
 
     def options(self) -> Options:
         """What was written, checked; ConfigError names the field that is wrong."""
@@ -100,6 +102,7 @@ class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
             fixed_backoff=self.error_backoff == "fixed60",
             not_ready=_duration(self.not_ready_period, "notReadyPeriod"),
             request_timeout=_duration(self.request_timeout, "requestTimeout"),
+            bindcar_token_file=self.bindcar_token_file,
         )
 
 

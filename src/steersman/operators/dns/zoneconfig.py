@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from steersman.operators.dns.bindcar.settings import projected
 from steersman.operators.dns.native import file_of
 
 if TYPE_CHECKING:
@@ -46,21 +47,27 @@ def primary_config(
         config.append(("dnssec-policy", policy))
     if widest > USUAL:
         config.append(("max-records-per-type", "0"))
-    return tuple(config)
+    return _sayable(server, config)
 
 
 def secondary_config(server: Server, zone: bytes, primaries: Sequence[Server]) -> tuple[Statement, ...]:
     """A zone that is fetched."""
     key = server.keys.transfer.name
     acl: list[Statement] = [*(_acl(entry) for entry in server.allow_transfer if entry != "none"), ("key", key)]
-    return (
+    config: list[Statement] = [
         ("type", "secondary"),
         ("file", file_of(server, zone)),
         ("primaries", tuple((one.address, "port", str(one.dns_port), "key", key) for one in _ordered(primaries))),
         ("allow-notify", (("key", key),)),
         ("allow-transfer", tuple(acl)),
         ("notify", "no"),
-    )
+    ]
+    return _sayable(server, config)
+
+
+def _sayable(server: Server, config: Iterable[Statement]) -> tuple[Statement, ...]:
+    """A configuration as far as there is a way to tell the server."""
+    return projected(config) if server.api_port else tuple(config)
 
 
 def _ordered(servers: Iterable[Server]) -> list[Server]:

@@ -13,9 +13,9 @@ from steersman.operators.dns.rrsets import AAAA, NS, A, Contribution, Soa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from steersman.operators.dns.zonekinds import DNSZone, SOARecord
+    from steersman.operators.dns.zonekinds import DNSZone
 
-__all__ = ["own_contributions", "soa_of", "zone_name"]
+__all__ = ["mailbox_of", "own_contributions", "soa_of", "zone_name"]
 
 
 def zone_name(zone: DNSZone) -> bytes:
@@ -30,15 +30,14 @@ def soa_of(zone: DNSZone, serial: int) -> Soa:
     """The start of authority with a serial; PlanError when the zone's cannot be one."""
     soa = zone.spec.soa_record
     try:
-        primary, mailbox = name_of(soa.primary_ns), _mailbox(soa)
+        primary, mailbox = name_of(soa.primary_ns), mailbox_of(soa.admin_email)
     except FormatError as error:
         raise PlanError(str(error), reason="InvalidSOA", field="spec.soaRecord") from None
     return Soa(primary, mailbox, serial, soa.refresh, soa.retry, soa.expire, soa.negative_ttl)
 
 
-def _mailbox(soa: SOARecord) -> bytes:
+def mailbox_of(text: str) -> bytes:
     """A mailbox as a name: the first label is the part before the @, whatever dots it has."""
-    text = soa.admin_email
     if "@" not in text:
         return name_of(text)
     user, _, host = text.partition("@")

@@ -1,0 +1,84 @@
+"""The half of a driver that is the same for every server: DNS itself, by signed updates and transfers.
+
+Also the gate that every request to the server passes, of whatever kind: the breaker learns from all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from steersman.errors import DriverError
+from steersman.operators.dns.dnsclient import DnsClient, DnsError
+from steersman.operators.dns.driver import Stale
+from steersman.operators.dns.messages import update_parts
+from steersman.operators.dns.servers import PAUSE, Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from steersman.clock import Clock
+    from steersman.operators.dns.messages import Change
+    from steersman.operators.dns.rrsets import Key, RRset
+    from steersman.operators.dns.servers import Server
+
+__all__ = ["DataPath"]
+
+T = TypeVar("T")
+
+
+class DataPath:
+    """See `driver.Driver`; drivers add how zones come and go."""
+
+    def __init__(self, server: Server, *, clock: Clock, timeout: float, pause: float = PAUSE) -> None:
+        self.server = server
+        self._clock, self._timeout = clock, timeout
+        self._gate = Gate(server.title, clock, pause)
+        self._dns = DnsClient(server.address, server.dns_port, clock=clock, timeout=timeout)
+
+    async def soa(self, zone: bytes) -> bytes | None:
+        """The start of authority that is being served; None when the zone is not."""
+        return await self._guarded(lambda: self._dns.soa(zone))
+
+    async def values(self, zone: bytes, kind: int) -> list[bytes]:
+        """The values of a type at the zone's own name."""
+        answer = await self._guarded(lambda: self._dns.ask(zone, kind))
+        return [row.value for row in answer.rows if row.kind == kind and row.name == zone]
+
+    async def read(self, zone: bytes, skip: frozenset[int]) -> tuple[bytes, Mapping[Key, RRset]]:
+        """Everything that is being served."""
+        return await self._guarded(lambda: self._dns.transfer(zone, self.server.keys.transfer, skip))
+
+    async def write(
+        self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, changes: Sequence[Change]
+    ) -> None:
+        """Change a zone as a whole or not at all; Stale when it no longer has the start of authority `expected`."""
+        parts = update_parts(changes)
+        keys = self.server.keys
+        try:
+            try:
+                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, keys.update))
+            except DnsError as error:
+                older = keys.previous_update
+                if older is None or error.rcode not in {"BADSIG", "BADKEY", "NOTAUTH"}:
+                    raise
+                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, older))
+        except DnsError as error:
+            if error.rcode == "NXRRSET":
+                raise Stale("the zone has changed since it was read", server=self.server.title) from None
+            raise
+
+    def close(self) -> None:
+        """Hang up."""
+        self._dns.close()
+
+    async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask, and learn from the answer whether the server is alive: a refusal is a sign of life."""
+        await self._gate.enter()
+        try:
+            answer = await ask()
+        except DriverError as error:
+            alive = getattr(error, "rcode", "") or getattr(error, "text", "")
+            (self._gate.breaker.succeeded if alive else self._gate.breaker.failed)()
+            raise
+        self._gate.breaker.succeeded()
+        return answer
