@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from steersman.operators.dns.dnsclient import DnsClient, DnsError
-from steersman.operators.dns.driver import Stale, ZoneFileAccess
+from steersman.operators.dns.driver import Refused, Stale, ZoneFileAccess
 from steersman.operators.dns.messages import update_parts
 from steersman.operators.dns.names import text_of
 from steersman.operators.dns.rndc import ControlError, ControlRefused, Rndc
@@ -159,6 +159,8 @@ class NativeDriver:
         except DnsError as error:
             if error.rcode == "NXRRSET":
                 raise Stale("the zone has changed since it was read", server=self.server.title) from None
+            if error.rcode in {"REFUSED", "SERVFAIL"}:
+                raise Refused(error.message, server=self.server.title) from None
             raise
 
     def close(self) -> None:
