@@ -135,6 +135,19 @@ logging {{ channel all {{ stderr; severity info; print-time yes; }}; category de
             await self._process.wait()
             self._process = None
 
+    async def control(self, command: str) -> str:
+        """What it answers to a command of rndc."""
+        from steersman.clock import SYSTEM_CLOCK
+        from steersman.operators.dns.rndc import Rndc
+        from steersman.operators.dns.tsig import Key
+
+        key = Key(self.key_name, "hmac-sha256", base64.b64decode(self.secret))
+        channel = Rndc(self.address, self.rndc_port, key, clock=SYSTEM_CLOCK, timeout=PATIENCE)
+        try:
+            return await channel.command(command)
+        finally:
+            channel.close()
+
     def wipe(self) -> None:
         """Lose the disk; only while it does not run."""
         shutil.rmtree(self.zones, ignore_errors=True)

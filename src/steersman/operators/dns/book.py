@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.operators.dns.compiler import ZONE, Draft
+from steersman.operators.dns.names import short_text
 from steersman.operators.dns.pointers import contributions_to, is_reverse, named_in, pointers_of, source_in_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS, AAAARecord, ARecord
-from steersman.operators.dns.rrsets import Key, Soa
+from steersman.operators.dns.rrsets import Key, RRset, Soa, type_name
 from steersman.operators.dns.selection import EVERY, label_values, record_selectors, source_of, zone_of
 from steersman.operators.dns.types import PTR_NAMESPACES
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.operators.dns.compiler import Settled
     from steersman.operators.dns.pointers import Directory, Origin, Pointer
     from steersman.operators.dns.recordkinds import Record
-    from steersman.operators.dns.rrsets import Contribution, RRset
+    from steersman.operators.dns.rrsets import Contribution
     from steersman.operators.dns.zonekinds import DNSZone
 
 __all__ = ["Books", "Copy", "ZoneBook", "zones_wanting"]
@@ -45,6 +46,7 @@ class Copy(msgspec.Struct):
     lag: dict[Key, Any] = {}  # key -> RRset | None: what the server has there
     drift: dict[Key, Any] = {}  # the part of the lag that nobody here caused and that is left alone
     config: tuple[Any, ...] | None = None  # the configuration that is in effect, as we wrote it
+    refused: dict[Key, RRset | None] = {}  # what this server would not have, as it was wanted
     error: str = ""
     reason: str = ""
     passes: int = 0  # looks at this copy since it was read as a whole
@@ -251,6 +253,27 @@ class ZoneBook:
         """Whether a server has the zone, as far as it is ours to say."""
         copy = self.copies.get(server)
         return copy is not None and copy.known and not copy.error and bool(copy.serial) and not copy.behind
+
+    def is_refused(self, copy: Copy, key: Key) -> bool:
+        """Whether a server would not have what is wanted at a name and type."""
+        return key in copy.refused and copy.refused[key] == self.draft.rrsets.get(key)
+
+    def refusals(self, keys: Iterable[Key] | None = None) -> dict[Key, list[str]]:
+        """What servers would not have, and which; of these keys only, if any are given."""
+        found: dict[Key, list[str]] = {}
+        for place, copy in sorted(self.copies.items()):
+            for key in copy.refused if keys is None else copy.refused.keys() & set(keys):
+                if self.is_refused(copy, key):
+                    found.setdefault(key, []).append("/".join(place.split("/")[1:3]))
+        return found
+
+    def refusal_text(self, keys: Iterable[Key]) -> str:
+        """Which of these servers would not have, in words; empty when they have all."""
+        rows = self.refusals(keys)
+        return "; ".join(
+            f"{', '.join(servers)} refuses {short_text(key[0], self.draft.zone)} {type_name(key[1])}"
+            for key, servers in sorted(rows.items())
+        )
 
     def learn(self, copy: Copy, soa: bytes, rrsets: Mapping[Key, RRset]) -> dict[Key, Any]:
         """A copy was read as a whole; returns where it differs from the draft."""

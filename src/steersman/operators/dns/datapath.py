@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from steersman.errors import DriverError
 from steersman.operators.dns.dnsclient import DnsClient, DnsError
-from steersman.operators.dns.driver import Stale
+from steersman.operators.dns.driver import Refused, Stale
 from steersman.operators.dns.messages import update_parts
 from steersman.operators.dns.servers import PAUSE, Gate
 
@@ -51,7 +51,10 @@ class DataPath:
     async def write(
         self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, changes: Sequence[Change]
     ) -> None:
-        """Change a zone as a whole or not at all; Stale when it no longer has the start of authority `expected`."""
+        """Change a zone as a whole or not at all; Stale when it no longer has the start of authority `expected`.
+
+        Refused when the server would not have it, be it for one of the changes or for all.
+        """
         parts = update_parts(changes)
         keys = self.server.keys
         try:
@@ -65,6 +68,8 @@ class DataPath:
         except DnsError as error:
             if error.rcode == "NXRRSET":
                 raise Stale("the zone has changed since it was read", server=self.server.title) from None
+            if error.rcode in {"REFUSED", "SERVFAIL"}:
+                raise Refused(error.message, server=self.server.title) from None
             raise
 
     def close(self) -> None:

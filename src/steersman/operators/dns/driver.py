@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["Driver", "Stale", "ZoneFileAccess"]
+__all__ = ["Driver", "Refused", "Stale", "ZoneFileAccess"]
 
 
 class Stale(DriverError):  # noqa: N818  a state, not a fault
     """The zone is not what it was when we read it: read it again."""
+
+
+class Refused(DriverError):  # noqa: N818  an answer, not a fault
+    """The server does not want a change, for a reason that it keeps to itself; nothing of it was made."""
 
 
 class ZoneFileAccess(DriverError):  # noqa: N818  the reason of a condition
@@ -63,7 +67,10 @@ class Driver(Protocol):
     async def write(
         self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, changes: Sequence[Change]
     ) -> None:
-        """Change a zone as a whole or not at all; Stale when it no longer has the start of authority `expected`."""
+        """Change a zone as a whole or not at all; Stale when it no longer has the start of authority `expected`.
+
+        Refused when the server would not have it, be it for one of the changes or for all.
+        """
 
     async def refresh(self, zone: bytes) -> None:
         """Have a secondary ask its primaries now."""

@@ -19,9 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from steersman.errors import DriverError
-from steersman.operators.dns.driver import Stale, ZoneFileAccess
+from steersman.operators.dns.driver import Refused, Stale, ZoneFileAccess
 from steersman.operators.dns.messages import FULL, Change, changes_size
 from steersman.operators.dns.names import short_text
+from steersman.operators.dns.refusals import search
 from steersman.operators.dns.rrsets import CNAME, GENERATED, Key, Soa
 from steersman.operators.dns.serials import following, is_ahead, latest
 from steersman.operators.dns.servers import Server
@@ -40,6 +41,7 @@ __all__ = ["Job", "Report", "publish", "remove"]
 
 TRIES: Final = 4  # to write a copy that keeps changing
 REFRESH: Final = 0.5  # seconds between two requests to a secondary to catch up
+AT_ONCE: Final = 50  # changes that were refused before and are tried again in one update
 WHOLE: Final = 6  # every so many looks a copy is read as a whole, whatever its serial says
 
 
@@ -88,6 +90,8 @@ async def publish(book: ZoneBook, job: Job, driver_of: Callable[[Server], Driver
     await asyncio.gather(*(work.guarded(server, work.look) for server in writers))
     await work.decide(writers, followers)
     await asyncio.gather(*(work.guarded(server, work.write) for server in writers))
+    # Whoever was written while another took a later serial joins it.
+    await asyncio.gather(*(work.guarded(server, work.write) for server in writers if work.is_late(server)))
     await asyncio.gather(*(work.guarded(server, work.follow, writer=False) for server in followers))
     report.serial = book.serial
     return report
@@ -254,7 +258,12 @@ class _Work:
         )
 
     def _lag(self, copy: Copy) -> dict[Key, RRset | None]:
-        return {key: have for key, have in copy.lag.items() if key not in copy.drift or self._collides(key)}
+        book = self.book
+        return {
+            key: have
+            for key, have in copy.lag.items()
+            if (key not in copy.drift or self._collides(key)) and not (copy.refused and book.is_refused(copy, key))
+        }
 
     def _collides(self, key: Key) -> bool:
         """Whether data of others keeps ours out: beside a CNAME a server ignores what it is given, and says nothing."""
@@ -293,6 +302,12 @@ class _Work:
             if copy.serial == self.target or is_ahead(copy.serial, self.target):
                 self.target = self.book.serial = following(latest(self.target, copy.serial), len(self._chunks(copy)))
 
+    def is_late(self, server: Server) -> bool:
+        """Whether a primary has everything but the serial of the others."""
+        copy = self.book.copy(server.id)
+        settled = copy.known and not copy.absent and not copy.error and self.job.policy is None
+        return settled and copy.serial != self.target
+
     async def _written(self, server: Server, copy: Copy) -> bool:
         book, job, driver = self.book, self.job, self.driver_of(server)
         zone, config = book.draft.zone, self.configs[server.id]
@@ -320,23 +335,76 @@ class _Work:
             copy.soa = await driver.soa(zone) or copy.soa
             soa = replace(soa, serial=latest(soa.serial, following(copy.serial))) if self._due(copy) else soa
         if not self._due(copy) and (copy.serial == self.target or signed):
+            if job.look:
+                await self._try_again(driver, copy, soa)
             return True
         chunks = self._chunks(copy)
         for number, changes in enumerate(chunks):
             value = replace(soa, serial=_back(soa.serial, len(chunks) - 1 - number)).value()
             try:
                 await driver.write(zone, copy.soa, value, job.ttl, changes)
+            except Refused:
+                await self._sort_out(driver, copy, soa, changes)
+                if self._due(copy) and not is_ahead(self.target, copy.serial):
+                    self.target = book.serial = following(copy.serial, len(self._chunks(copy)))
+                return await self._written(server, copy)  # every round makes it less
             except DriverError:
                 copy.known = False
                 raise
-            self.report.written += 1
-            copy.soa = value
-            for change in changes:
-                copy.lag.pop(change.key, None)
+            self._took(copy, value, changes)
+        await self._try_again(driver, copy, soa)
         if signed:
             copy.soa = await driver.soa(zone) or copy.soa
             book.serial = latest(book.serial, copy.serial)
         return True
+
+    def _took(self, copy: Copy, soa: bytes, changes: Sequence[Change]) -> None:
+        self.report.written += 1
+        copy.soa = soa
+        for change in changes:
+            copy.lag.pop(change.key, None)
+            copy.refused.pop(change.key, None)
+
+    async def _attempt(self, driver: Driver, copy: Copy, soa: Soa, changes: Sequence[Change]) -> bool:
+        """Make some changes, at the next serial; says whether the server would have them."""
+        zone = self.book.draft.zone
+        if self.job.policy is not None:
+            copy.soa = await driver.soa(zone) or copy.soa
+        value = replace(soa, serial=following(copy.serial)).value()
+        try:
+            await driver.write(zone, copy.soa, value, self.job.ttl, changes)
+        except Refused:
+            return False
+        self._took(copy, value, changes)
+        self.target = self.book.serial = latest(self.target, copy.serial)
+        return True
+
+    async def _sort_out(self, driver: Driver, copy: Copy, soa: Soa, changes: Sequence[Change]) -> None:
+        """An update was refused: hold back what the server minds, and get the rest through."""
+        if not await self._attempt(driver, copy, soa, ()):
+            raise DriverError(
+                "it refuses every update of the zone (is it frozen, or has the key no right to?)",
+                server=driver.server.title,
+            )
+        found = await search(changes, lambda part: self._attempt(driver, copy, soa, part))
+        copy.refused |= {change.key: change.want for change in found.refused}
+        if found.untried:
+            raise DriverError(
+                f"it refuses more than {len(found.refused)} RRsets, and {len(found.untried)} were not tried yet",
+                server=driver.server.title,
+            )
+
+    async def _try_again(self, driver: Driver, copy: Copy, soa: Soa) -> None:
+        """What was refused before may be fine beside what has been published since."""
+        book = self.book
+        wanted = [
+            Change(key, copy.lag[key], want)
+            for key, want in copy.refused.items()
+            if key in copy.lag and book.is_refused(copy, key)
+        ]
+        copy.refused = {change.key: change.want for change in wanted}
+        if wanted:
+            await self._attempt(driver, copy, soa, wanted[:AT_ONCE])
 
     # -- follow --------------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,8 @@ def _state_in(
     held = next((why for part in wanted if (why := book.draft.held.get(part.key, {}).get(source))), None)
     if held is not None:
         return held
+    if refused := book.refusal_text(part.key for part in wanted):
+        return Held("Refused", refused)
     if source not in book.pending:
         return FINE
     errors = "; ".join(sorted({copy.error for copy in book.copies.values() if copy.error}))

@@ -15,6 +15,7 @@ from steersman.errors import DriverError, PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import parse_time
 from steersman.operators.dns.book import zones_wanting
+from steersman.operators.dns.compiler import ZONE
 from steersman.operators.dns.pointers import asks, contributions_to, is_reverse, lets_in, named_in, pointers_of
 from steersman.operators.dns.publisher import Job, publish, remove
 from steersman.operators.dns.recordkinds import AAAARecord, ARecord
@@ -150,6 +151,7 @@ class ZoneKeeper:
             now=now,
             ours=frozenset(key for _, key in leaving),
         )
+        refused = book.refusals()
         report = await publish(book, job, desk.fleet.driver)
         if look:
             book.looked = now
@@ -166,11 +168,22 @@ class ZoneKeeper:
             summary.news = book.published(report.serial)
         else:
             summary.news = set(book.pending)
+        self._note_refusals(book, refused, summary)
         if not book.outcome_ready:  # also those that were deleted while nobody was here
             summary.news |= {*book.sources, *(source for source, _ in leaving)}
         book.outcome_ready = True
         if desk.metrics is not None:
             desk.metrics.published(zone, report)
+
+    def _note_refusals(self, book: ZoneBook, before: dict[Key, list[str]], summary: Summary) -> None:
+        """What servers would not have is for the records to say that want it, or for the zone itself."""
+        now = book.refusals()
+        for key in before.keys() | now.keys():
+            if before.get(key) != now.get(key):
+                summary.news |= set(book.draft.sources_of(key))
+        own = [key for key in now if ZONE in book.draft.sources_of(key)]
+        if own:
+            summary.reason, summary.message = "Refused", book.refusal_text(own)
 
     def _leaving(self, zone: DNSZone, book: ZoneBook, cache: Any) -> list[tuple[str, Key]]:
         """Records that are being deleted, and their keys: that data is ours to remove, whatever happens to drift."""

@@ -54,8 +54,6 @@ def status_of(zone: DNSZone, book: ZoneBook, summary: Summary, *, now: float) ->
     """The whole status."""
     known = zone.status or ZoneStatus()
     generation = zone.metadata.generation
-    ready = _ready(summary, generation)
-    conditions = [ready, _degraded(summary, generation)]
     held = list(book.draft.problems()[:LISTED])
     conflicts = [
         Conflict(
@@ -68,6 +66,17 @@ def status_of(zone: DNSZone, book: ZoneBook, summary: Summary, *, now: float) ->
         for key, source, why in held
         if source != ZONE
     ]
+    conflicts += [
+        Conflict(
+            name=short_text(key[0], book.draft.zone),
+            type=type_name(key[1]),
+            reason="Refused",
+            message=book.refusal_text([key]),
+            records=[source for source in book.draft.sources_of(key) if source != ZONE] or None,
+        )
+        for key in sorted(book.refusals())[:LISTED]
+    ]
+    conditions = [_ready(summary, generation), _degraded(summary, generation)]
     merged = with_conditions(known.conditions, *conditions, now=now)
     if conflicts:
         names = ", ".join(dict.fromkeys(row.name for row in conflicts))

@@ -1,0 +1,69 @@
+"""Finding the change for which a server refuses an update, so that all others get through.
+
+A server takes an update as a whole or not at all, and never says which part it minds. The search halves what was
+refused until single changes are left. Addresses come first, and who was refused early gets a second chance, because
+a name server or mail server is refused until its address is there. Pure but for the attempts it is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from steersman.operators.dns.messages import Change
+from steersman.operators.dns.rrsets import AAAA, A
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+__all__ = ["ATTEMPTS", "Search", "search"]
+
+ATTEMPTS: Final = 200  # per update: each culprit takes about two for every doubling of the number of changes
+
+
+class Search(msgspec.Struct, frozen=True):
+    """What became of changes that were refused together."""
+
+    refused: tuple[Change, ...]  # each of them on its own
+    untried: tuple[Change, ...]  # when there were too many of those
+
+
+async def search(
+    changes: Sequence[Change], attempt: Callable[[Sequence[Change]], Awaitable[bool]], attempts: int = ATTEMPTS
+) -> Search:
+    """Get through whatever can be; `attempt` says whether a part was taken. All of `changes` together were refused."""
+    stack: list[tuple[list[Change], bool]] = [(sorted(changes, key=_rank), True)]  # with: known to be refused
+    refused: list[tuple[Change, int]] = []  # with the number of parts taken before
+    taken = 0
+    while stack and attempts > 0:
+        part, known = stack.pop()
+        if not (known and len(part) > 1):
+            attempts -= 1
+            if await attempt(part):
+                taken += 1
+                continue
+        if len(part) == 1:
+            refused.append((part[0], taken))
+            continue
+        half = len(part) // 2
+        stack += [(part[half:], False), (part[:half], False)]
+    again = True
+    while again and attempts > 0:
+        again = False
+        for row in [row for row in refused if row[1] < taken]:
+            attempts -= 1
+            refused.remove(row)
+            if await attempt([row[0]]):
+                taken += 1
+                again = True
+            else:
+                refused.append((row[0], taken))
+            if attempts <= 0:
+                break
+    return Search(tuple(change for change, _ in refused), tuple(change for part, _ in stack for change in part))
+
+
+def _rank(change: Change) -> tuple[bool, bool, tuple[bytes, int]]:
+    """What is taken away goes first, then addresses: others may need them."""
+    return change.want is not None, change.key[1] not in (A, AAAA), change.key
