@@ -186,6 +186,7 @@ class Caches(Protocol):
         field_selector: str | None = None,
         transform: Callable[[R], R] | None = None,
         by_name: Literal["never", "refused", "always"] = "never",
+        optional: bool = False,
     ) -> Informer[R]: ...
     @overload
     def informer(
@@ -197,6 +198,7 @@ class Caches(Protocol):
         field_selector: str | None = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         by_name: Literal["never", "refused", "always"] = "never",
+        optional: bool = False,
     ) -> Informer[dict[str, Any]]: ...
 
     def __iter__(self) -> Iterator[Informer[Any]]:

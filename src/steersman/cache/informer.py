@@ -9,6 +9,9 @@ the missing rule, and joins as soon as the right is granted.
 With `by_name`, single objects are followed instead (`steersman.cache.named`): "always", or where a collection is
 "refused". Then `want` says which, and `knows` whether the store can already answer for one.
 
+An informer for an *optional* kind is synced, and empty, also while the kind does not exist; when it is installed, its
+objects come as any others.
+
 An object that does not decode, or that a transform fails on, never stops the others: the last good state stays, the
 object is named in the log and in `health()`, and a metric counts it.
 """
@@ -31,7 +34,7 @@ from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.kube.codec import Undecodable
-from steersman.kube.errors import NotFound
+from steersman.kube.errors import Forbidden, NotFound
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.logger import Logger
 
@@ -72,6 +75,7 @@ class SharedInformer(Generic[T]):
         streaming: bool = True,
         taken: Collection[str] = (),
         by_name: ByName = "never",
+        optional: bool = False,
     ) -> None:
         """`taken` are names of others, which this one must not have: a name labels metrics."""
         self.target = target
@@ -90,6 +94,7 @@ class SharedInformer(Generic[T]):
         self._metrics.objects.set_function(lambda: len(self._store))
         self._namespaces = None if namespaces is None else frozenset(namespaces)
         self._by_name = by_name
+        self._optional = optional
         make = partial(
             Reflector,
             name=self.name,
@@ -98,6 +103,7 @@ class SharedInformer(Generic[T]):
             clock=clock,
             project=self._project,
             streaming=streaming,
+            seldom=optional or by_name != "never",
         )
 
         def single(ref: ObjectRef, sink: NamedSink[T], news: Callable[[], None]) -> Reflector[T]:
@@ -150,7 +156,7 @@ class SharedInformer(Generic[T]):
         found = []
         for scope, reflector in self._scopes.items():
             error = reflector.status.error
-            if error is None or (reflector.status.refused and not self._is_barred(reflector)):
+            if error is None or self._is_expected(reflector):
                 continue
             where = f"namespace {scope}: " if scope else ""
             absent = isinstance(error, NotFound) and not reflector.status.synced
@@ -163,8 +169,14 @@ class SharedInformer(Generic[T]):
         return found
 
     def _is_barred(self, reflector: Reflector[T]) -> bool:
-        """Whether a collection may not be read, and nothing stands in for it."""
-        return reflector.status.refused and self._by_name == "never"
+        """Whether a collection may not be read, and that matters."""
+        return reflector.status.refused and not self._is_expected(reflector)
+
+    def _is_expected(self, reflector: Reflector[T]) -> bool:
+        """Whether it does not matter that a collection cannot be read: names stand in for it, or it is optional."""
+        status = reflector.status
+        absent = self._optional and not status.synced and isinstance(status.error, (NotFound, Forbidden))
+        return absent or (status.refused and self._by_name != "never")
 
     def _check_synced(self) -> None:
         self._named.look()
@@ -173,7 +185,7 @@ class SharedInformer(Generic[T]):
 
     def _settled(self, scope: str | None) -> bool:
         status = self._scopes[scope].status
-        return status.synced or (status.refused and (scope is not None or self._by_name != "never"))
+        return status.synced or (scope is not None and status.refused) or self._is_expected(self._scopes[scope])
 
     # -- single names --------------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class InformerPool:
         field_selector: str | None = None,
         transform: Callable[[R], R] | None = None,
         by_name: ByName = "never",
+        optional: bool = False,
     ) -> SharedInformer[R]: ...
     @overload
     def informer(
@@ -69,6 +70,7 @@ class InformerPool:
         field_selector: str | None = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         by_name: ByName = "never",
+        optional: bool = False,
     ) -> SharedInformer[dict[str, Any]]: ...
     def informer(
         self,
@@ -79,10 +81,11 @@ class InformerPool:
         field_selector: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         by_name: ByName = "never",
+        optional: bool = False,
     ) -> SharedInformer[Any]:
         """The informer for this question; a new one when nobody has asked it yet."""
         scope = None if namespaces is None else frozenset(namespaces)
-        key = (target, scope, label_selector or None, field_selector or None, transform, by_name)
+        key = (target, scope, label_selector or None, field_selector or None, transform, by_name, optional)
         known = self._informers.get(key)
         if known is None:
             known = self._informers[key] = SharedInformer(
@@ -98,6 +101,7 @@ class InformerPool:
                 cluster=self._cluster,
                 streaming=self._streaming,
                 by_name=by_name,
+                optional=optional,
                 taken={informer.name for informer in self._informers.values()},
             )
             if self.on_new is not None:

@@ -33,7 +33,7 @@ from steersman.cache.progress import (
     first_step,
 )
 from steersman.clock import SYSTEM_CLOCK, Clock, Deadline
-from steersman.kube.errors import Forbidden, KubeError, Unauthorized
+from steersman.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ class Reflector(Generic[T]):
         project: Callable[[Sequence[T]], Sequence[T | None]] = lambda objects: objects,
         on_status: Callable[[], None] = lambda: None,
         streaming: bool = True,
+        seldom: bool = False,
     ) -> None:
+        """`seldom`: nothing waits for a kind or right that is missing, so it is asked for less often."""
         self.name = name
         self.status = ReflectorStatus()
         self._origin = origin
@@ -123,7 +125,7 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._project = project  # what is kept of each object, None when it cannot be read
         self._on_status = on_status
-        self._progress = Progress(streaming=streaming)
+        self._progress = Progress(streaming=streaming, seldom=seldom)
         self._log = log.bind(source=name)
 
     async def run(self) -> None:
@@ -277,7 +279,11 @@ class Reflector(Generic[T]):
         self.status.error = error
         self.status.refused = isinstance(step, List) and isinstance(error, (Forbidden, Unauthorized))
         self._on_status()
-        if known is None or known.reason != error.reason:
+        if known is not None and known.reason == error.reason:
+            return
+        if self._progress.seldom and isinstance(error, NotFound):
+            self._log.info("the kind is not installed; it is taken up when it is")
+        else:
             say = self._log.error if error.code in {401, 403} else self._log.info
             say("the source fails and is retried", step=type(step).__name__, reason=error.reason, error=str(error))
 

@@ -118,9 +118,14 @@ class Controller(msgspec.Struct, frozen=True):
         label_selector: str | None = None,
         field_selector: str | None = None,
         transform: Callable[[Any], Any] | None = None,
+        optional: bool = False,
     ) -> Controller:
-        """Only these objects of the kind it is for; the others are not even watched."""
-        return self._change_primary(selection=_selection(namespaces, label_selector, field_selector, transform))
+        """Only these objects of the kind it is for; the others are not even watched.
+
+        `optional`: while the kind does not exist there is nothing to do, and nobody complains.
+        """
+        selection = _selection(namespaces, label_selector, field_selector, transform)
+        return self._change_primary(selection=replace(selection, optional=optional))
 
     def owns(
         self,
@@ -148,13 +153,16 @@ class Controller(msgspec.Struct, frozen=True):
         field_selector: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         by_name: ByName = "never",
+        optional: bool = False,
         cluster: str = "",
     ) -> Controller:
         """Also when one of these objects changes: `to(obj)` or `to(obj, cache)` gives the keys it touches.
 
         `by_name`: follow only the names that somebody wants, "always" or where a whole collection is "refused".
+        `optional`: while the kind does not exist it counts as empty; once it is installed, it is watched.
         """
-        selection = replace(_selection(namespaces, label_selector, field_selector, transform), by_name=by_name)
+        selection = _selection(namespaces, label_selector, field_selector, transform)
+        selection = replace(selection, by_name=by_name, optional=optional)
         return self._add("watches", targets, to=to, when=when, selection=selection, cluster=cluster)
 
     def reads(

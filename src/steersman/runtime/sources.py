@@ -44,6 +44,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     field_selector: str | None = None
     transform: Any = None  # Callable[[object], object]: what to keep of an object; must be the same function each time
     by_name: Literal["never", "refused", "always"] = "never"  # follow single names: see `steersman.cache.named`
+    optional: bool = False  # the kind may be missing, and may come later
 
     def informer(self, caches: Caches, target: Any) -> Informer[Any]:
         """The shared informer for this selection."""
@@ -54,6 +55,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             field_selector=self.field_selector,
             transform=self.transform,
             by_name=self.by_name,
+            optional=self.optional,
         )
         return informer
 

@@ -33,7 +33,7 @@ from steersman.operators.reload.podkeeper import CALL_AGAIN_SECONDS, PodKeeper
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
 from steersman.operators.reload.policybook import PolicyBook
 from steersman.operators.reload.policystatus import policy_controllers
-from steersman.operators.reload.providers import BY_CLASS, ProviderStatus, by_class, is_served, kept_status
+from steersman.operators.reload.providers import BY_CLASS, ProviderStatus, by_class, kept_status
 from steersman.operators.reload.reach import Reach
 from steersman.operators.reload.recreate import begin, carry_on, intent_of
 from steersman.operators.reload.rights import rules as least_rights
@@ -106,13 +106,14 @@ def controllers(
     oversight: Oversight | None = None,
     fleet: Fleet | None = None,
 ) -> list[Controller]:
-    """One controller per kind of workload."""
-    rules = kind_rules(options.kinds, served)
+    """One controller per kind of workload. Where `served` is known, kinds that it lacks are taken up when they come."""
+    rules = kind_rules(options.kinds, served, later=True)
     metrics = ReloadMetrics((rule.kind.kind for rule in rules), registry)
     fleet = fleet or Fleet()
     metrics.under_way.set_function(lambda: sum(1 for _ in fleet.rollouts.open()))
-    book = PolicyBook(served if options.policies else None, namespaced_only=options.namespaces is not None)
-    mounted = options.watch_secrets and is_served(served)
+    policies = served if options.policies else None
+    book = PolicyBook(policies, namespaced_only=options.namespaces is not None, later=True)
+    mounted = options.watch_secrets and served is not None
     keepers = [
         WorkloadKeeper(rule, options, dialects, metrics, oversight, fleet, book, providers=mounted) for rule in rules
     ]
@@ -137,7 +138,7 @@ def _controller(keeper: WorkloadKeeper) -> Controller:
 
     made = (
         Controller(workload_class(rule.kind), keeper.reconcile, f"reload-{rule.kind.plural}")
-        .select(**where, transform=keeper.transform)
+        .select(**where, transform=keeper.transform, optional=not rule.installed)
         .when(Predicate("what it uses", keeper.workload_changed))
         .triggered_by(keeper.trigger)
         .gone(keeper.gone)
@@ -151,7 +152,8 @@ def _controller(keeper: WorkloadKeeper) -> Controller:
         made = made.watches(SecretSource, to=keeper.users_of, **sources)
     if SourceKind.PROVIDER_CLASS in keeper.source_kinds:
         data = Predicate("versions", ledger.source_changed)
-        made = made.watches(ProviderStatus, to=keeper.users_of, **where, when=data, transform=kept_status)
+        rows: dict[str, Any] = {**where, "when": data, "transform": kept_status, "optional": True}
+        made = made.watches(ProviderStatus, to=keeper.users_of, **rows)
         made = made.index(ProviderStatus, BY_CLASS, by_class)
     if options.namespaces is None and options.watch_namespaces:
         asked = annotation(*NATIVE_ANNOTATIONS)
@@ -166,6 +168,7 @@ def _controller(keeper: WorkloadKeeper) -> Controller:
             to=keeper.members_of if kind.KIND.namespaced else keeper.everyone,
             when=generation,
             namespaces=options.namespaces if kind.KIND.namespaced else None,
+            optional=True,
         )
     if rule.kind.kind == "Rollout":
         followed = workload_transform(BUILT_IN[0], kept)

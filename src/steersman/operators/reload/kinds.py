@@ -80,17 +80,20 @@ JOB: Final = KindRule(
 )
 
 
-def kind_rules(rows: Iterable[KindConfig], served: Iterable[Kind] | None = None) -> tuple[KindRule, ...]:
+def kind_rules(
+    rows: Iterable[KindConfig], served: Iterable[Kind] | None = None, *, later: bool = False
+) -> tuple[KindRule, ...]:
     """The kinds that the configuration asks for; all built-in ones (but Job) when it names none.
 
-    `served` is what the cluster has; kinds of others' CustomResourceDefinitions take part when it has theirs. Without
-    it they are left out, unless the configuration names them.
+    `served` is what the cluster has; kinds of others' CustomResourceDefinitions take part when it has theirs, and with
+    `later` also when it has not got them yet. Without it they are left out, unless the configuration names them.
     """
     rules = [_rule(row, f"reload.kinds[{place}]") for place, row in enumerate(rows)]
     if rules:
         return tuple(rules)
     known = {(kind.group, kind.kind) for kind in served or ()}
-    return tuple(rule for rule in BUILT_IN if rule.installed or (rule.kind.group, rule.kind.kind) in known)
+    later = later and served is not None
+    return tuple(rule for rule in BUILT_IN if rule.installed or later or (rule.kind.group, rule.kind.kind) in known)
 
 
 def _rule(row: KindConfig, field: str) -> KindRule:

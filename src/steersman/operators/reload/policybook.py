@@ -25,12 +25,17 @@ Policy = ReloadPolicy | ClusterReloadPolicy
 class PolicyBook:
     """What the policies of the kinds that the cluster serves say."""
 
-    def __init__(self, served: Iterable[Kind] | None = None, *, namespaced_only: bool = False) -> None:
+    def __init__(
+        self, served: Iterable[Kind] | None = None, *, namespaced_only: bool = False, later: bool = False
+    ) -> None:
+        """`later`: also those that the cluster may come to serve."""
+        later = later and served is not None
         known = {(kind.group, kind.kind) for kind in served or ()}
         self.kinds: tuple[type[Policy], ...] = tuple(
             kind
             for kind in (ReloadPolicy, ClusterReloadPolicy)
-            if (kind.KIND.group, kind.KIND.kind) in known and not (namespaced_only and not kind.KIND.namespaced)
+            if (later or (kind.KIND.group, kind.KIND.kind) in known)
+            and not (namespaced_only and not kind.KIND.namespaced)
         )
         self._said: dict[str, tuple[str, Said]] = {}  # by uid: the version it was read at, and what it said
 

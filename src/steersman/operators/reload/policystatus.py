@@ -27,15 +27,16 @@ _SHOWN = 5  # policies or problems named in a message
 
 
 def policy_controllers(book: PolicyBook, keepers: Sequence[WorkloadKeeper]) -> list[Controller]:
-    """One per kind of policy that the cluster serves."""
+    """One per kind of policy; while the cluster does not serve it there is nothing to do."""
     return [_controller(PolicyKeeper(kind, book, keepers)) for kind in book.kinds]
 
 
 def _controller(keeper: PolicyKeeper) -> Controller:
     made = (
         Controller(keeper.kind, keeper.reconcile, f"reload-{keeper.kind.KIND.plural}")
+        .select(optional=True)
         .when(generation)
-        .watches(keeper.kind, to=keeper.neighbours, when=generation)
+        .watches(keeper.kind, to=keeper.neighbours, when=generation, optional=True)
     )
     for one in keeper.keepers:
         target, where = workload_class(one.rule.kind), one.options.namespaces
@@ -45,6 +46,7 @@ def _controller(keeper: PolicyKeeper) -> Controller:
             when=created | deleted | labels,
             namespaces=where,
             transform=one.transform,
+            optional=not one.rule.installed,
         )
     if keeper.kind.KIND.namespaced and keeper.keepers and keeper.keepers[0].options.namespaces is not None:
         made = made.within(keeper.keepers[0].options.namespaces)

@@ -19,9 +19,7 @@ from steersman.operators.reload.types import SourceKind, SourceRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from steersman.kube.resources import Kind
-
-__all__ = ["BY_CLASS", "ProviderStatus", "by_class", "is_served", "kept_status", "latest"]
+__all__ = ["BY_CLASS", "ProviderStatus", "by_class", "kept_status", "latest"]
 
 BY_CLASS: Final = "secretproviderclass"  # the index
 
@@ -80,12 +78,6 @@ def by_class(status: ProviderStatus) -> Iterator[str]:
 def latest(statuses: Iterable[ProviderStatus]) -> ProviderStatus | None:
     """The status that was written last; None when there is none."""
     return max(statuses, key=_written, default=None)
-
-
-def is_served(served: Iterable[Kind] | None) -> bool:
-    """Whether the cluster has the driver."""
-    mine = ProviderStatus.KIND
-    return any((kind.group, kind.kind) == (mine.group, mine.kind) for kind in served or ())
 
 
 def _written(status: ProviderStatus) -> tuple[int, Any]:
