@@ -106,7 +106,7 @@ async def run(options: argparse.Namespace) -> int:
             f"Filling a cache with {options.objects:,} ConfigMaps of {size / 1024:.1f} KB",
             f"Each contender fills its cache with {options.objects:,} ConfigMaps ({size / 1024:.1f} KB each as JSON) "
             "of a kube-apiserver with etcd, over TLS, in a process of its own with imports and start-up "
-            "included; the median "
+            "included (bytecode cached); the median "
             f"of {options.runs} runs by CPU, taken in turns (one run of those far away). "
             f"Memory is resident set size; steady means {SETTLE:.0f} s later.",
             {

@@ -31,7 +31,7 @@ class Child:
 
     def __init__(self, command: Sequence[str], *, env: dict[str, str] | None = None) -> None:
         self._command = list(command)
-        self._env = {**os.environ, **(env or {})}
+        self._env = {**environment(), **(env or {})}
 
     def __enter__(self) -> Self:
         self._errors = tempfile.TemporaryFile()
@@ -84,6 +84,11 @@ class Child:
     def _complaints(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-2000:]
+
+
+def environment() -> dict[str, str]:
+    """For a measured process: as ours, but Python may keep its bytecode, as it does wherever a package is installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def usage_of(pid: int) -> Usage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from steersman.cache.identity import ref_of
@@ -50,12 +51,17 @@ class Subscribers(Generic[T]):
                         self._failed(error, old, new)
 
     async def deliver_all(self, changes: Sequence[Change[T]], *, initial: bool) -> None:
-        """Tell everybody who is here now; whoever joins meanwhile has the new state already."""
-        members = self._members
-        for number, change in enumerate(changes, 1):
-            self._tell(members, change.old, change.new, initial=initial and change.old is None)
-            if number % BATCH == 0:
+        """Tell everybody who is here now; whoever joins meanwhile has the new state already.
+
+        The store has the changes, so nobody would tell of them later: a cancelled telling goes on to its end at once.
+        """
+        members, rest = self._members, iter(changes)
+        try:
+            while batch := list(islice(rest, BATCH)):
+                self._tell_all(members, batch, initial)
                 await asyncio.sleep(0)
+        finally:
+            self._tell_all(members, rest, initial)
 
     def forget(self, member: _Member[T]) -> None:
         """Tell `member` nothing more."""
@@ -70,6 +76,10 @@ class Subscribers(Generic[T]):
     async def wait_synced(self) -> None:
         """Return once `has_synced()`."""
         await self._synced.wait()
+
+    def _tell_all(self, members: tuple[_Member[T], ...], changes: Iterable[Change[T]], initial: bool) -> None:
+        for change in changes:
+            self._tell(members, change.old, change.new, initial=initial and change.old is None)
 
     def _tell(self, members: tuple[_Member[T], ...], old: T | None, new: T | None, *, initial: bool) -> None:
         for member in members:

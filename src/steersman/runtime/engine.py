@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from steersman.cache.identity import ref_of
+from steersman.cache.identity import ref_of, revision_of
 from steersman.clock import SYSTEM_CLOCK, Deadline
 from steersman.errors import ConfigError, PlanError, SteersmanError, traceback_of
 from steersman.kube.errors import KubeError
@@ -139,16 +139,16 @@ class Engine:
         if self._stopped.is_set():
             return
         log.info("controller started", controller=self.name, workers=self.controller.options.concurrency)
-        timers = [asyncio.create_task(self._look_around(schedule)) for schedule in self.controller.schedules]
-        timers.append(asyncio.create_task(self._look_for_trouble()))
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for number in range(self.controller.options.concurrency):
-                    workers.create_task(self._work(), name=f"{self.name} worker {number}")
-        finally:
+        async with asyncio.TaskGroup() as parts:  # one that breaks ends all, because nobody would miss a timer
+            timers = [parts.create_task(self._look_around(schedule)) for schedule in self.controller.schedules]
+            timers.append(parts.create_task(self._look_for_trouble()))
+            workers = [
+                parts.create_task(self._work(), name=f"{self.name} worker {number}")
+                for number in range(self.controller.options.concurrency)
+            ]
+            await asyncio.wait(workers)
             for timer in timers:
                 timer.cancel()
-            await asyncio.gather(*timers, return_exceptions=True)
 
     def stop(self) -> None:
         """Take nothing new; what is running may end. `run` returns when it has."""
@@ -197,12 +197,13 @@ class Engine:
                 else:
                     self.queue.forget(key)
             except asyncio.CancelledError:
-                if key not in self._interrupted:
+                if key not in self._interrupted or task.cancelling() > 1:
                     raise
-                task.uncancel()  # only this reconcile was to end, not its worker
-                self.queue.add(key)
+                self.queue.add(key)  # only this reconcile was to end, not its worker
             finally:
-                self._interrupted.discard(key)
+                if key in self._interrupted:
+                    self._interrupted.discard(key)
+                    task.uncancel()
                 del self._working[key]
                 self.queue.done(key)
                 self._finished.set()
@@ -229,7 +230,7 @@ class Engine:
     async def _attempt(self, key: Any, reconcile_id: str) -> Result:
         with ExitStack() as stack:
             context = self._context(key, reconcile_id, stack)
-            stack.callback(self._note_writes, context, key, self._generation(context, key))
+            stack.callback(self._note_writes, context, key, self._spec_version(context, key))
             deadline = Deadline(self._clock, self.controller.options.timeout_seconds)
             try:
                 async with deadline:
@@ -316,14 +317,15 @@ class Engine:
         """Keys that write every time, never end or keep failing."""
         return list(self._troubles.current(self._clock.monotonic()))
 
-    def _generation(self, context: Context, key: Any) -> int:
+    def _spec_version(self, context: Context, key: Any) -> int | str:
+        """What changes with the spec of an object: its generation, or its revision where the kind has none."""
         target = self.controller.target
         obj = None if target is None else context.cache[target].get(key)
-        return 0 if obj is None else metadata_of(obj).generation
+        return 0 if obj is None else metadata_of(obj).generation or revision_of(obj)
 
-    def _note_writes(self, context: Context, key: Any, before: int) -> None:
+    def _note_writes(self, context: Context, key: Any, before: int | str) -> None:
         writes = context.writes + sum(other.writes for other in context.clusters.values())
-        after = self._generation(context, key)  # own writes included, so that only others' changes count
+        after = self._spec_version(context, key)  # own writes included, so that only others' changes count
         self._troubles.wrote(key, self._clock.monotonic(), writes=writes, before=before, after=after)
 
     async def _look_for_trouble(self) -> None:

@@ -7,8 +7,8 @@
 - A controller works as soon as *its own* sources are synced; one that waits for a missing kind holds up nobody else.
 - Nothing dies unnoticed: a source that fails is started again, a worker that fails ends the process.
 - On the first signal what is being reconciled may end within `grace_seconds`; on the second it is cancelled.
-- The lease is given back after everything that acts has stopped. When it is *lost*, workers are cancelled first,
-  without grace, and `run` raises: two must never act at once.
+- The lease is given back after everything that acts has stopped. When it is *lost*, workers and tasks are cancelled
+  first, without grace, and `run` raises: two must never act at once.
 """
 
 from __future__ import annotations
@@ -370,9 +370,10 @@ class Manager:
         if not self._stopping.is_set():
             self.stop()
         lost = self._holding is not None and self._holding.done()
-        if lost:
-            await cancel_all(self._workers, self._clock, STOP_SECONDS)
-        await supervisor.stop(name for name, _, _ in self._tasks)
+        tasks = [name for name, _, _ in self._tasks]
+        if lost:  # both at once: whoever is slow to end must not let the other act on
+            await asyncio.gather(cancel_all(self._workers, self._clock, STOP_SECONDS), supervisor.stop(tasks))
+        await supervisor.stop(tasks)
         if not (lost or isinstance(failure, asyncio.CancelledError)):
             await self._drain()
         await cancel_all(self._workers, self._clock, STOP_SECONDS)

@@ -94,18 +94,19 @@ class Supervisor:
         self.fail(TaskFailed(f"{name}: {problem}"))
 
     async def _outcome(self, name: str, run: Callable[[], Awaitable[Any]]) -> str:
-        """Why the task is no longer running."""
+        """Why the task is no longer running. One that was told to stop has stopped, whatever it says on its way out."""
+        problem = "it ended, though it should run for ever"
         try:
             await run()
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            return "something it waited for was cancelled"
+            problem = "something it waited for was cancelled"
         except Exception as error:  # noqa: BLE001  whatever it is, the task is down
             log.error("task failed", task=name, traceback=traceback_of(error))  # noqa: TRY400  no local variables in logs
-            return _why(error)
-        return "it ended, though it should run for ever"
+            problem = _why(error)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return problem
 
 
 def _why(error: Exception) -> str:

@@ -5,7 +5,8 @@ the API server or a worker while nobody looks. So each is named: in the log when
 metric, and as a warning of readiness, which stays ready (a restart would help nobody).
 
 - *writes*: the last `Limits.writes` reconciles all wrote something within `Limits.writes_seconds`, and nobody else
-  changed the object's spec in between: two controllers that fight, or one that never agrees with the server's defaults.
+  changed the object's spec in between (of a kind without generation: the object): two controllers that fight, or one
+  that never agrees with the server's defaults.
 - *hangs*: it has been running for `Limits.hang_seconds`.
 - *fails*: it failed `Limits.failures` times in a row.
 
@@ -52,7 +53,7 @@ class _Streak(msgspec.Struct):
     """Reconciles in a row that wrote."""
 
     ends: deque[float]  # when each ended
-    generation: int  # of the object, as the last of them left it
+    version: int | str  # of the object's spec, as the last of them left it
 
 
 class Troubles:
@@ -72,17 +73,17 @@ class Troubles:
         """It is over, however."""
         self._running.pop(key, None)
 
-    def wrote(self, key: Any, now: float, *, writes: int, before: int, after: int) -> None:
-        """It made so many writes; `before` and `after` are the object's generation at its beginning and end."""
+    def wrote(self, key: Any, now: float, *, writes: int, before: int | str, after: int | str) -> None:
+        """It made so many writes; `before` and `after` tell the object's spec from any other."""
         known = self._streaks.get(key)
         if not writes:
             if known is not None:
                 del self._streaks[key]
             return
-        if known is None or known.generation != before:
+        if known is None or known.version != before:
             known = self._streaks[key] = _Streak(deque(maxlen=self.limits.writes), after)
         known.ends.append(now)
-        known.generation = after
+        known.version = after
         self._streaks.move_to_end(key)
         if len(self._streaks) > _REMEMBERED:
             self._streaks.popitem(last=False)

@@ -91,3 +91,16 @@ def test_sources_of_the_same_objects_have_names_of_their_own():
     assert names == [plain, f"{plain} as Slim", f"{plain} as Slim 2", f"{plain} as Slim 3", f"{plain} as dict"]
     for name in names:
         assert registry.get_sample_value("steersman_cache_objects", {"cluster": "", "source": name}) == 0
+
+
+async def test_a_list_whose_telling_is_cancelled_is_told_to_its_end(informer):
+    sink, seen = informer._scopes[None]._sink, []
+    informer.add_handler(lambda old, new, initial: seen.append(new.name))
+    names = [f"n{number:04}" for number in range(1200)]
+    telling = asyncio.create_task(sink.replace([thing(name) for name in names], "9", ()))
+    await asyncio.sleep(0)  # as far as the first breath
+    assert 0 < len(seen) < 1200
+    telling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await telling
+    assert seen == names  # the store has them all, so a later list would not tell of them again

@@ -20,7 +20,9 @@ from steersman.runtime.predicates import Predicate, labels
 from steersman.runtime.queue import LOW_PRIORITY
 from steersman.runtime.ratelimit import Backoff
 from steersman.runtime.result import TerminalError, done, requeue
+from steersman.runtime.schedule import Schedule
 from steersman.runtime.sources import Trigger
+from steersman.runtime.troubles import Limits
 from steersman.testing import eventually
 from steersman.testing.clock import settle
 
@@ -700,3 +702,73 @@ async def test_a_thousand_keys_that_all_ask_to_run_again_do_not_block_each_other
     await bench.clock.advance(1)
     assert runs == {obj.name: 5 for obj in objects}
     assert engine.tally.results == {"success": 1000, "error": 0, "requeue": 0, "requeue_after": 4000}
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_an_interruption_together_with_the_end_of_leadership_ends_the_worker(bench, steps):
+    async def reconcile(ctx, obj):
+        await asyncio.Event().wait()
+
+    engine = bench.prepare(Controller(App, reconcile))
+    task = bench.start(engine)
+    bench.caches[App].sync(app())
+    await settle()
+    task.cancel()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    engine.interrupt(lambda key: True)
+    await settle()
+    assert task.cancelled()
+
+
+async def test_a_reconcile_that_swallows_its_interruption_leaves_its_worker_sound(bench):
+    runs: list[str] = []
+
+    async def reconcile(ctx, obj):
+        runs.append(obj.name)
+        if len(runs) == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return
+        if len(runs) == 2:
+            raise asyncio.CancelledError  # something it waited for was cancelled
+
+    engine = await bench.run(Controller(App, reconcile).configured(concurrency=1), app())
+    engine.interrupt(lambda key: True)
+    await settle()
+    for _ in range(2):
+        engine.add(A)
+        await settle()
+        await bench.clock.advance(1)
+    assert len(runs) >= 3  # the worker lives
+    assert engine.tally.results["error"] == 1
+
+
+async def test_a_schedule_that_breaks_is_raised_and_not_swallowed(bench, monkeypatch):
+    def broken(self, now):
+        raise RuntimeError("no such day")
+
+    engine = bench.prepare(Controller(App, Script()).schedule(cron="0 3 * * *"))
+    monkeypatch.setattr(Schedule, "next", broken)
+    task = bench.start(engine)
+    bench.caches[App].sync()
+    await settle()
+    assert isinstance(task.exception(), ExceptionGroup)
+
+
+async def test_an_object_without_generation_that_others_change_is_in_no_trouble(bench):
+    async def reconcile(ctx, obj):
+        ctx.writes += 1  # to a child
+
+    limits = Limits(writes=3, writes_seconds=600)
+    engine = await bench.run(Controller(App, reconcile).configured(limits=limits), app(revision="1"))
+    for revision in range(2, 8):
+        bench.caches[App].set(app(revision=str(revision)))
+        await settle()
+    assert engine.tally.results["success"] == 7
+    assert engine.troubles() == []
+    for _ in range(3):
+        engine.add(A)
+        await settle()
+    assert [trouble.kind for trouble in engine.troubles()] == ["writes"]

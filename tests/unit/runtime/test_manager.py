@@ -368,6 +368,35 @@ async def test_cancelled_from_outside_it_ends_in_order_but_without_grace(house):
     assert house.lease.holder == ""
 
 
+async def test_a_worker_that_is_slow_to_end_does_not_let_tasks_act_on_after_the_lease_is_lost(house):
+    gate, acting = asyncio.Event(), True
+
+    async def reconcile(ctx, obj):
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                house.diary.append("told to end")
+
+    async def task() -> None:
+        nonlocal acting
+        try:
+            await asyncio.Event().wait()
+        finally:
+            acting = False
+
+    manager = house.build(Controller(App, reconcile), elector=house.elector())
+    manager.add_task("poller", task)
+    await house.start(manager)
+    house.caches[App].set(app())
+    await settle()
+    house.lease.record, house.lease.version = Record(holder="thief", duration_seconds=15), 99
+    await house.clock.advance(2.5)
+    assert house.diary == ["told to end"]
+    assert not acting
+    gate.set()
+
+
 async def test_a_lease_that_was_lost_is_not_given_back(house):
     await house.run(Controller(App, noting(house)), elector=house.elector())
     house.lease.record, house.lease.version = Record(holder="thief", duration_seconds=15), 99

@@ -140,3 +140,24 @@ async def test_a_task_that_refuses_to_end_does_not_hold_up_the_rest(clock):
     assert await ending == [task]
     release.set()
     await task
+
+
+@pytest.mark.parametrize("critical", [False, True])
+async def test_a_task_that_fails_while_it_is_stopped_stays_stopped_and_is_nobodys_failure(supervisor, clock, critical):
+    starts = 0
+
+    async def run() -> None:
+        nonlocal starts
+        starts += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("the last word did not get through")
+
+    supervisor.start("source", run, critical=critical)
+    await settle()
+    await supervisor.stop()
+    await clock.advance(120)
+    assert starts == 1
+    assert supervisor.problems() == {}
+    assert not supervisor.failure.done()
