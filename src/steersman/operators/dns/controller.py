@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.apps import Deployment
@@ -33,6 +35,7 @@ from steersman.operators.dns.types import (
     DRIFT_IGNORE,
     GROUP,
     RECONCILE_TRIGGER,
+    SERVED_BY,
     DnsConfig,
     Options,
     finalizer_of,
@@ -71,6 +74,8 @@ def parts_of(
     registry: CollectorRegistry | None = None,
 ) -> Parts:
     """The operator, configured."""
+    # whoever may write where Steersman runs is trusted with everything anyway
+    options = replace(options, server_namespaces=options.server_namespaces | {home})
     desk = Desk(options, clock=clock, metrics=DnsMetrics(registry))
     table = _Table(desk)
     return Parts(
@@ -152,7 +157,7 @@ class _Table:
         keeper = ZoneKeeper(self.desk)
         made = (
             Controller(DNSZone, keeper.reconcile, "dns-zones")
-            .when(generation | labels | annotation(DRIFT, DRIFT_IGNORE))
+            .when(generation | labels | annotation(DRIFT, DRIFT_IGNORE, SERVED_BY))
             .finalizer(finalizer_of("DNSZone"), keeper.clean_up)
             .gone(keeper.gone)
             .hears(self.desk.zones)
@@ -215,7 +220,7 @@ class _Table:
         clusters = {(one.namespace, one.name): one for one in cache[Bind9Cluster]}
         providers = {one.name: one for one in cache[ClusterBind9Provider]}
         for zone in cache[DNSZone]:
-            choice = choose_instances(zone, [instance], clusters, providers)
+            choice = choose_instances(zone, [instance], clusters, providers, self.desk.options.server_namespaces)
             if choice.instances or choice.denied:
                 served.append(zone.ref)
         return dict.fromkeys(served)
@@ -329,8 +334,6 @@ _KEY_DATA: Final = ("key-name", "algorithm", "secret")
 
 def key_secret(secret: Secret) -> Secret:
     """A Secret as far as it holds keys; nothing is kept of others."""
-    from msgspec.structs import replace
-
     kept = {
         name: value for name, value in secret.data.items() if name.endswith(("key-name", "secret")) or name in _KEY_DATA
     }

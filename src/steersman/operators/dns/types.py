@@ -25,6 +25,7 @@ __all__ = [
     "LABEL_ROLE",
     "READINESS_GATE",
     "RECONCILE_TRIGGER",
+    "SERVED_BY",
     "VERSION",
     "DnsConfig",
     "Drift",
@@ -37,6 +38,7 @@ VERSION: Final = "v1beta1"
 
 # Annotations that people write.
 ALLOW_NAMESPACES: Final = f"{GROUP}/allow-zone-namespaces"  # on instances: NS,… | *
+SERVED_BY: Final = "steersman.dev/dns-served-by"  # on zones: namespaces whose instances may serve it: NS,… | *
 RECONCILE_TRIGGER: Final = f"{GROUP}/reconcile-trigger"
 DRIFT: Final = "steersman.dev/dns-drift"  # on zones: repair | report | off
 DRIFT_IGNORE: Final = "steersman.dev/dns-drift-ignore"  # on zones: patterns of names, separated by commas
@@ -76,6 +78,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fixed_backoff: bool = False  # 60 s after every error, as the original
     not_ready: timedelta = timedelta(seconds=30)  # how soon to look again at what is not ready
     request_timeout: timedelta = timedelta(seconds=5)  # of one exchange with a server
+    server_namespaces: frozenset[str] = frozenset()  # whose instances may serve zones of other namespaces
     server_pause: timedelta = timedelta(seconds=30)  # how long nobody asks a server that keeps failing
 
 
@@ -88,6 +91,7 @@ class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     error_backoff: Literal["exponential", "fixed60"] = "exponential"
     not_ready_period: str = "30s"
     request_timeout: str = "5s"
+    server_namespaces: list[str] = []  # beside its own; "*" trusts all
 
     def options(self) -> Options:
         """What was written, checked; ConfigError names the field that is wrong."""
@@ -98,6 +102,7 @@ class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
             fixed_backoff=self.error_backoff == "fixed60",
             not_ready=_duration(self.not_ready_period, "notReadyPeriod"),
             request_timeout=_duration(self.request_timeout, "requestTimeout"),
+            server_namespaces=frozenset(self.server_namespaces),
         )
 
 
