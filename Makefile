@@ -94,6 +94,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 lock: setup ## choose versions anew, within the ranges of pyproject.toml
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock pyproject.toml
 	$(COMPILE) --constraints requirements.lock --output-file image/requirements.lock pyproject.toml
+	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file image/build.lock -
 	$(COMPILE) --upgrade --group docs --constraints requirements.lock --output-file docs/requirements.lock
 
 chart: setup ## write what the chart takes from the package: rules, definitions, README

@@ -87,7 +87,7 @@ async def test_nothing_restarts_at_rest_and_a_change_restarts_once(client, clust
     assert {name: marks[name] for name in wanted if name not in TIMES} == {
         name: value for name, value in wanted.items() if name not in TIMES
     }
-    assert all(marks[name] != wanted[name] for name in TIMES & wanted.keys())
+    assert all(marks[name] != wanted[name] for name in TIMES.keys() & wanted.keys())
     assert after["metadata"]["annotations"].items() >= original.metadata("b").items()
     side, main = after["spec"]["template"]["spec"]["containers"]
     assert main["env"] == [{"name": "OWN", "value": "1"}, *original.variables("b")]

@@ -11,14 +11,14 @@ from steersman.cli.kubeoptions import kube_options
 from steersman.cli.output import output_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
     from steersman.kube.client import Client
     from steersman.operators.hourglass.forecast import Line
 
-__all__ = ["command"]
+__all__ = ["command", "live_objects"]
 
 
 @click.group("hourglass")
@@ -81,24 +81,30 @@ async def _live(
     """What the cluster has of everything a plan may name, in the namespaces of the manifests."""
     from steersman.cli.kubeoptions import cluster_config
     from steersman.kube.client import Client
+
+    settings = cluster_config(kubeconfig, context)
+    home = namespace or settings.namespace
+    async with Client.connect(settings) as client:
+        return home, await live_objects(client, {str(one["metadata"].get("namespace") or home) for one in manifests})
+
+
+async def live_objects(client: Client, namespaces: Iterable[str]) -> dict[tuple[str, str, str], Any]:
+    """What namespaces have of everything a plan may name, by kind, namespace and name."""
     from steersman.kube.types.apps import Deployment
     from steersman.kube.types.pods import Pod
     from steersman.operators.hourglass import watched
     from steersman.operators.hourglass.types import StoredExecutor
 
-    settings = cluster_config(kubeconfig, context)
-    home = namespace or settings.namespace
     kinds: list[Any] = [Deployment, Pod, StoredExecutor, watched.ServiceView, watched.ConfigMapMeta]
     kinds += [watched.BudgetMeta, watched.PolicyMeta, watched.AccountMeta, watched.RoleMeta, watched.RoleBindingMeta]
     known: dict[tuple[str, str, str], Any] = {}
-    async with Client.connect(settings) as client:
-        for space in sorted({str(one["metadata"].get("namespace") or home) for one in manifests}):
-            for kind in kinds:
-                for one in (await client.list(kind, namespace=space)).items:
-                    known[kind.KIND.kind, space, one.name] = one
-            for name in await _secret_names(client, space):
-                known["Secret", space, name] = True
-    return home, known
+    for space in sorted(namespaces):
+        for kind in kinds:
+            for one in (await client.list(kind, namespace=space)).items:
+                known[kind.KIND.kind, space, one.name] = one
+        for name in await _secret_names(client, space):
+            known["Secret", space, name] = True
+    return known
 
 
 async def _secret_names(client: Client, namespace: str) -> list[str]:

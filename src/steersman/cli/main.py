@@ -99,6 +99,7 @@ def _run(argv: list[str]) -> int:
         if debug:
             raise
         from steersman.cli.hints import explain
+        from steersman.cli.output import harmless
 
-        click.echo(explain(error), err=True)
+        click.echo(harmless(explain(error)), err=True)
         return 1

@@ -1,4 +1,4 @@
-"""`steersman migrate from NAME`: what moving from another program means, and the values for our chart."""
+"""`steersman migrate`: what moving from another program means, the files for it, and whether anybody would notice."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from steersman.cli.migration import Report
+    from steersman.cli.takeover import Takeover
 
 __all__ = ["command"]
 
@@ -31,12 +32,16 @@ def command() -> None:
 @click.option(
     "--values", type=click.Path(path_type=Path, dir_okay=False), help="Write the chart's values to this file."
 )
+@click.option(
+    "--config", type=click.Path(path_type=Path, dir_okay=False), help="Write the same settings for `steersman run`."
+)
 @output_option()
 @kube_options
 def from_command(
     original: str,
     files: tuple[str, ...],
     values: Path | None,
+    config: Path | None,
     output: str,
     kubeconfig: Path | None,
     context: str | None,
@@ -44,24 +49,82 @@ def from_command(
 ) -> None:
     """Say what moving from ORIGINAL means: the same, better, not there; the steps, and the way back.
 
-    Its Deployment is looked for in the cluster, or in the manifests given. Nothing is changed.
+    Its Deployment is looked for in the cluster, or in the manifests given. Nothing is changed in the cluster.
 
     \b
     Examples:
-      steersman migrate from reloader --values values.yaml
+      steersman migrate from reloader --values values.yaml --config steersman.yaml
       steersman migrate from shipshape -f k8s/
     """
+    import yaml
+
     from steersman.cli.migration import ORIGINALS, find_original, report_on
     from steersman.cli.output import show
 
     known = ORIGINALS[original]
     deployments = _in_files(files) if files else _in_cluster(kubeconfig, context, namespace)
     report = report_on(known, find_original(known, deployments))
-    if values is not None:
-        import yaml
-
-        values.write_text(yaml.safe_dump(report.values, sort_keys=False))
+    for path, content in ((values, report.values), (config, report.settings)):
+        if path is not None:
+            path.write_text(yaml.safe_dump(content, sort_keys=False))
     show(report, output, lambda to: _draw(report, values, to))
+
+
+@command.command("check")
+@click.argument("original", type=click.Choice(NAMES))
+@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@output_option()
+@kube_options
+@click.pass_context
+def check_command(
+    ctx: click.Context,
+    original: str,
+    config: Path | None,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+) -> None:
+    """Say what would happen if our operator took over from ORIGINAL now: restarts, pods, names, keys.
+
+    Its plans are asked about the cluster as it is, with the settings of --config. Nothing is written.
+    Exit code 0: nobody would notice; 3: somebody would.
+
+    \b
+    Examples:
+      steersman migrate check reloader --config steersman.yaml
+      steersman migrate check bindy -n dns
+    """
+    import asyncio
+
+    from msgspec.structs import replace
+
+    from steersman.cli.migration import ORIGINALS, still_running
+    from steersman.cli.output import show
+    from steersman.cli.settings import load_settings
+    from steersman.cli.takeover import Place, forecast_takeover
+
+    known = ORIGINALS[original]
+    running = still_running(known, _in_cluster(kubeconfig, context, None))
+    place = Place(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    found = asyncio.run(forecast_takeover(known.operator, load_settings(config), place))
+    found = replace(found, running=running)
+    show(found, output, lambda to: _draw_takeover(found, to))
+    ctx.exit(3 if found.effects else 0)
+
+
+def _draw_takeover(found: Takeover, to: Console) -> None:
+    from steersman.cli.output import print_table
+
+    words = {"reload": "workloads", "hourglass": "executors and performers", "dns": "zones", "toolset": "keys"}
+    to.print(f"{found.kept} {words[found.operator]} would be taken over as they are")
+    for title in found.running:
+        to.print(f"{title} still runs: scale it to zero before Steersman starts", soft_wrap=True)
+    if found.effects:
+        rows = [(one.object, one.namespace, one.effect, one.why) for one in found.effects]
+        print_table(to, ("object", "namespace", "effect", "why"), rows)
+    else:
+        to.print("nothing else would happen")
 
 
 def _in_files(files: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -99,7 +162,10 @@ def _draw(report: Report, written: Path | None, to: Console) -> None:
     print_fields(to, fields)
     to.print(f"\nvalues.yaml{f' (written to {written})' if written else ''}", style="bold")
     to.print(yaml.safe_dump(report.values, sort_keys=False).rstrip(), soft_wrap=True)
-    for title, lines in (("Steps", report.steps), ("Back", report.back)):
+    ways = [("Steps", report.steps), ("Back", report.back)]
+    if report.instead:
+        ways.append(("Or in its own Deployment", report.instead))
+    for title, lines in ways:
         to.print(f"\n{title}", style="bold")
         for number, line in enumerate(lines, 1):
             to.print(f"  {number}. {line}", soft_wrap=True)  # to copy: no line break of ours

@@ -17,7 +17,7 @@ from steersman.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ORIGINALS", "Original", "Report", "find_original", "report_on"]
+__all__ = ["ORIGINALS", "Original", "Report", "find_original", "report_on", "still_running"]
 
 
 class Original(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +129,7 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
     environ: dict[str, str] = {}
     unread: tuple[str, ...] = ()  # variables that come from elsewhere
+    replicas: int = 1
 
     @property
     def title(self) -> str:
@@ -146,8 +147,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     better: tuple[str, ...]
     missing: tuple[str, ...]
     values: dict[str, Any]  # for our chart
+    settings: dict[str, Any]  # the same as a configuration file, for a process outside of it
     steps: tuple[str, ...]
     back: tuple[str, ...]
+    instead: tuple[str, ...] = ()  # another way, where there is one
 
 
 def find_original(original: Original, deployments: Iterable[Mapping[str, Any]]) -> Deployed | None:
@@ -167,9 +170,20 @@ def find_original(original: Original, deployments: Iterable[Mapping[str, Any]]) 
                 image=image,
                 arguments=(*command[1:], *(str(word) for word in container.get("args") or ())),
                 environ={name: str(value) for name, value in variables.items() if value is not None},
+                replicas=max(1, manifest["spec"].get("replicas", 1)),
                 unread=tuple(name for name, value in variables.items() if value is None),
             )
     return None
+
+
+def still_running(original: Original, deployments: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The Deployments of the original that want pods, or still have some."""
+    found = []
+    for manifest in deployments:
+        wanted = manifest.get("spec", {}).get("replicas", 1) or manifest.get("status", {}).get("replicas", 0)
+        if wanted and (deployed := find_original(original, [manifest])) is not None:
+            found.append(deployed.title)
+    return tuple(found)
 
 
 def report_on(original: Original, deployed: Deployed | None) -> Report:
@@ -185,6 +199,15 @@ def report_on(original: Original, deployed: Deployed | None) -> Report:
         same.append("its annotations and its marks; in its own Deployment also its flags, Lease, ports and metrics")
         if carried:
             values["config"] = {"reload": carried}
+        if carried.get("namespaces"):
+            values["namespaces"] = list(carried["namespaces"])  # rights end there too, as they did
+    if original.operator == "toolset":
+        values["config"] = {"toolset": {"dialects": ["kubernaut"]}}  # its keys and no others
+        if deployed is not None:
+            values["config"]["toolset"]["namespace"] = deployed.namespace  # where its ConfigMap is
+        same.append("its ConfigMap with its keys; add holmesgpt to dialects for a file that HolmesGPT loads")
+    if rules := _further_rules(original.operator, values.get("config", {})):
+        values["rbac"] = {"extraRules": rules}
     missing += [f"{name} comes from elsewhere: look what it says" for name in here.unread]
     return Report(
         original=original.name,
@@ -194,8 +217,10 @@ def report_on(original: Original, deployed: Deployed | None) -> Report:
         better=original.better,
         missing=tuple(missing),
         values=values,
+        settings={"operators": values["operators"], **values.get("config", {})},
         steps=_steps(original, here),
-        back=_back(original, here),
+        back=_back(here),
+        instead=_in_its_own_deployment(original, here) if original.profile else (),
     )
 
 
@@ -212,10 +237,24 @@ def _settings(name: str, deployed: Deployed) -> tuple[dict[str, Any], list[str]]
     notes = list(profile.notes)
     usual = dialects_for(profile.config.options())
     if [vars(dialect) for dialect in profile.dialects] != [vars(dialect) for dialect in usual]:
-        notes.append("renamed annotations and --auto-reload-all in the chart: keep to its own Deployment (step 2)")
+        notes.append("renamed annotations and --auto-reload-all in the chart: keep to its own Deployment")
     written = _as_written(profile.config)
     defaults = _as_written(ReloadConfig())
     return {field: value for field, value in written.items() if value != defaults.get(field)}, notes
+
+
+def _further_rules(operator: str, config: dict[str, Any]) -> list[dict[str, list[str]]]:
+    """The rules that these settings need beyond those of the chart, which are made for the defaults."""
+    from steersman.operators import load_operator
+    from steersman.operators.rights import beyond, rights_of, rule_as_written
+
+    ours = load_operator(operator)
+    if ours.config is None or operator not in config:
+        return []
+    settings = msgspec.convert(config[operator], ours.config)
+    needed, granted = (rights_of([(ours, one)]) for one in (settings, ours.config()))
+    further = beyond([*needed.namespace, *needed.cluster], [*granted.namespace, *granted.cluster])
+    return [rule_as_written(rule) for rule in further]
 
 
 def _as_written(config: Any) -> dict[str, Any]:
@@ -235,10 +274,21 @@ def _plain(value: Any) -> str:
 
 def _steps(original: Original, deployed: Deployed) -> tuple[str, ...]:
     stop = f"kubectl -n {deployed.namespace} scale deployment/{deployed.name} --replicas 0"
+    files = f"steersman migrate from {original.name} --values values.yaml --config steersman.yaml"
+    check = (
+        f"steersman migrate check {original.name} --config steersman.yaml    # says what would happen; writes nothing"
+    )
     install = "helm install steersman charts/steersman -n steersman --create-namespace -f values.yaml"
+    if original.kinds:
+        install += " --take-ownership"  # the definitions are there already
     if not original.profile:
-        return (stop, install)
-    run = f"steersman reload --profile {original.name}"
+        return (files, check, stop, install)
+    shadow = "steersman run --config steersman.yaml --shadow    # beside it; writes nothing, reports differences"
+    return (files, shadow, check, stop, install)
+
+
+def _in_its_own_deployment(original: Original, deployed: Deployed) -> tuple[str, ...]:
+    """The other way: our image in the original's Deployment, with its flags, Lease, ports and metrics; and back."""
     place = "/spec/template/spec/containers/0"
     patch = [
         {"op": "replace", "path": f"{place}/image", "value": "steersman:VERSION"},
@@ -246,15 +296,13 @@ def _steps(original: Original, deployed: Deployed) -> tuple[str, ...]:
     ]
     written = msgspec.json.encode(patch).decode()
     return (
-        f"{run} --shadow {shlex.join(deployed.arguments)}".rstrip()
-        + "    # beside it; writes nothing, reports differences",
+        f"steersman reload --profile {original.name} --shadow {shlex.join(deployed.arguments)}".rstrip()
+        + "    # beside it",
         f"kubectl -n {deployed.namespace} patch deployment/{deployed.name} --type json -p '{written}'",
-        f"later, with our own flags and policies: {stop} && {install}",
+        f"kubectl -n {deployed.namespace} rollout undo deployment/{deployed.name}    # the way back",
     )
 
 
-def _back(original: Original, deployed: Deployed) -> tuple[str, ...]:
-    start = f"kubectl -n {deployed.namespace} scale deployment/{deployed.name} --replicas 1"
-    undo = f"kubectl -n {deployed.namespace} rollout undo deployment/{deployed.name}    # of step 2"
-    leave = f"helm uninstall steersman -n steersman && {start}    # definitions and objects stay"
-    return (undo, leave) if original.profile else (leave,)
+def _back(deployed: Deployed) -> tuple[str, ...]:
+    start = f"kubectl -n {deployed.namespace} scale deployment/{deployed.name} --replicas {deployed.replicas}"
+    return ("helm uninstall steersman -n steersman    # definitions and objects stay", start)

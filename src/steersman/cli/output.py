@@ -1,7 +1,7 @@
 """How commands print: a table that fits the terminal, or the same value as JSON or YAML.
 
 Every command makes one value and shows it here, so `-o json` never knows more or less than the table. Colour only on a
-terminal, and not with NO_COLOR.
+terminal, and not with NO_COLOR. What others wrote into the cluster commands no terminal: see `harmless`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["console", "fitted", "output_option", "print_fields", "print_hanging", "print_table", "show"]
+__all__ = ["console", "fitted", "harmless", "output_option", "print_fields", "print_hanging", "print_table", "show"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -48,13 +48,36 @@ def show(value: Any, output: str, table: Callable[[Console], None]) -> None:
         click.echo(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True), nl=False)
 
 
+def harmless(text: str) -> str:
+    r"""The text with everything that a terminal obeys made visible, except line breaks and tabs.
+
+    Names, messages and annotations come from whoever may write them; one that clears the screen or draws other lines
+    must not reach the terminal of who looks.
+
+    >>> print(harmless("a" + chr(27) + "[2Jb"))
+    a\x1b[2Jb
+    """
+    return text.translate(_VISIBLE)
+
+
+# C0 without tab and newline, DEL, C1, and the marks that turn the direction of writing round
+_OBEYED: Final = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_VISIBLE: Final = {code: chr(code).encode("unicode_escape").decode() for code in _OBEYED}
+
+
 def console(*, stderr: bool = False) -> Console:
     """Where tables are drawn: as wide as the terminal, or unbounded in a pipe."""
     from rich.console import Console
 
+    class Harmless(Console):
+        """Prints no text that was not looked at."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(harmless(text), **options)
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDE
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return Harmless(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def print_table(to: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -63,7 +86,8 @@ def print_table(to: Console, columns: Sequence[str], rows: Iterable[Sequence[obj
 
     grid = [[Text(column.upper(), style="bold") for column in columns]]
     grid += [
-        [cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row] for row in rows
+        [cell if isinstance(cell, Text) else Text("" if cell is None else harmless(str(cell))) for cell in row]
+        for row in rows
     ]
     used = [place for place in range(len(columns)) if any(len(row[place]) for row in grid)]
     grid = [[row[place] for place in used] for row in grid]
@@ -93,8 +117,8 @@ def print_hanging(to: Console, lead: str | Text, text: str) -> None:
     """A line that goes on below its text, not below what leads it."""
     from rich.text import Text
 
-    first = Text(lead) if isinstance(lead, str) else lead
-    _print_row(to, [first, Text(text)], [len(first), max(to.width - len(first), LEAST)], 0)
+    first = Text(harmless(lead)) if isinstance(lead, str) else lead
+    _print_row(to, [first, Text(harmless(text))], [len(first), max(to.width - len(first), LEAST)], 0)
 
 
 def fitted(natural: Sequence[int], words: Sequence[int], width: int) -> tuple[list[int], int]:

@@ -44,6 +44,7 @@ def profile_command(
 
     from steersman.cli.kubeoptions import cluster_config
     from steersman.cli.logs import configure_logging
+    from steersman.cli.privatememory import keep_memory_private
     from steersman.operators.reload.profiles import read_profile
     from steersman.operators.reload.profiles.process import run_profile
 
@@ -53,4 +54,6 @@ def profile_command(
         return
     read = replace(read, listen=listen or read.listen, further_listens=(*read.further_listens, *also_listen))
     configure_logging(level=read.logs.level, form=read.logs.form)
-    asyncio.run(run_profile(read, cluster_config(kubeconfig, context), **flags))
+    cluster = cluster_config(kubeconfig, context)
+    keep_memory_private()
+    asyncio.run(run_profile(read, cluster, **flags))

@@ -74,6 +74,7 @@ def command(
 
     from steersman.cli.kubeoptions import cluster_config
     from steersman.cli.logs import configure_logging
+    from steersman.cli.privatememory import keep_memory_private
     from steersman.cli.settings import load_settings
     from steersman.runtime.program import serve
 
@@ -81,6 +82,7 @@ def command(
     settings = _override(load_settings(config), flags)
     controllers = _controllers(files, settings)
     cluster = cluster_config(kubeconfig, context)
+    keep_memory_private()
     asyncio.run(
         serve(
             *controllers,

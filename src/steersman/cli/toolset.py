@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.stand import Stand
     from steersman.operators.toolset.types import Settings
 
-__all__ = ["command"]
+__all__ = ["MANAGER", "command", "look_now"]
 
 MANAGER = "steersman-toolset"
 _CONFIG = click.option(
@@ -51,7 +51,7 @@ def discover(config: Path | None, probe: bool, output: str, **cluster: Any) -> N
     Without --probe, a service counts as well when a label says what it is.
     """
     settings = settings_from(config, namespaces=cluster["namespace"])
-    look, _ = asyncio.run(_look(settings, cluster, probe=probe))
+    look, _ = asyncio.run(look_now(settings, cluster, probe=probe))
     from steersman.operators.toolset.views import services_of
 
     found = services_of(look)
@@ -75,7 +75,7 @@ def discover(config: Path | None, probe: bool, output: str, **cluster: Any) -> N
 def diff(config: Path | None, probe: bool, output: str, **cluster: Any) -> int:
     """Compare the ConfigMaps with what they should be; exit code 3 when they differ."""
     settings = settings_from(config, namespaces=None)
-    look, stand = asyncio.run(_look(settings, cluster, probe=probe))
+    look, stand = asyncio.run(look_now(settings, cluster, probe=probe))
     from steersman.operators.toolset.steps import drift_of, plan_target
 
     steps = plan_target(look, stand, settings, manager=MANAGER, now="")
@@ -176,7 +176,7 @@ async def _service(cluster: dict[str, Any], name: str, namespace: str) -> Servic
     return service_look(found)
 
 
-async def _look(settings: Settings, cluster: dict[str, Any], *, probe: bool) -> tuple[Look, Stand]:
+async def look_now(settings: Settings, cluster: dict[str, Any], *, probe: bool) -> tuple[Look, Stand]:
     """One look at a cluster, as the operator takes it."""
     from msgspec.structs import replace
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from steersman.operators import Operator
 
-__all__ = ["EVENTS", "REVIEWS", "Rights", "lease_rules", "merged", "rights_of", "rule_as_written"]
+__all__ = ["EVENTS", "REVIEWS", "Rights", "beyond", "lease_rules", "merged", "rights_of", "rule_as_written"]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 
@@ -119,6 +119,27 @@ def merged(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
         if urls
         else PolicyRule(api_groups=[group], resources=resources, resource_names=list(names), verbs=list(allowed))
         for (group, names, urls, allowed), resources in together.items()
+    ]
+
+
+def beyond(wanted: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """What of the wanted rights is not among the granted ones. A right on everything includes that on one name."""
+    have = {right for rule in granted for right in _rights(rule)}
+    return merged(
+        PolicyRule(api_groups=[group], resources=[resource], resource_names=[name] if name else [], verbs=[verb])
+        for rule in wanted
+        for group, resource, name, verb in _rights(rule)
+        if not {(group, resource, name, verb), (group, resource, "", verb)} & have
+    )
+
+
+def _rights(rule: PolicyRule) -> Iterable[tuple[str, str, str, str]]:
+    return [
+        (single.api_groups[0], single.resources[0], name, verb)
+        for single in _singles(rule)
+        if not single.non_resource_urls
+        for name in single.resource_names or ("",)
+        for verb in single.verbs or ()
     ]
 
 

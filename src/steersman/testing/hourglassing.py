@@ -17,7 +17,16 @@ from steersman.testing.waiting import eventually
 if TYPE_CHECKING:
     from steersman.kube.client import Client
 
-__all__ = ["executor", "install", "performer", "ready_performer", "settle_pod", "status_of"]
+__all__ = [
+    "executor",
+    "install",
+    "performer",
+    "ready_performer",
+    "settle_pod",
+    "status_of",
+    "upstream_executor",
+    "upstream_performer",
+]
 
 API = f"{GROUP}/{VERSION}"
 CONFIG: dict[str, Any] = {
@@ -88,3 +97,75 @@ async def settle_pod(
         return await client.patch(Pod, name, body, namespace=namespace, subresource="status")
 
     return await eventually(patched, f"pod {name} exists", timeout=60)
+
+
+def _owner(owner: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {
+        "apiVersion": API,
+        "kind": kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+async def upstream_performer(client: Client, owner: dict[str, Any], node: str, *, head: bool) -> str:
+    """Pod, Service and finalizer as the original leaves them, in its first version or its last; gives the pod's uid."""
+    name, namespace = owner["metadata"]["name"], owner["metadata"]["namespace"]
+    labels = {
+        "app": "hourglass-performer",
+        "hourglass.eigenlayer.io/performer": name,
+        "hourglass.eigenlayer.io/avs": "0xtest-avs-address",
+    }
+    meta = {"name": f"performer-{name}", "namespace": namespace, "ownerReferences": [_owner(owner, "Performer")]}
+    container: dict[str, Any] = {
+        "name": "performer",
+        "image": "avs:1",
+        "ports": [{"name": "grpc", "containerPort": 9090}],
+    }
+    if head:
+        container["imagePullPolicy"] = "IfNotPresent"
+        container["readinessProbe"] = {"grpc": {"port": 9090}}
+    spec = {"containers": [container], "nodeSelector": {"pool": node}, "restartPolicy": "Always"}
+    pod: dict[str, Any] = await client.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"labels": labels}, "spec": spec},
+        field_manager="manager",
+    )
+    ports = [{"name": "grpc", "port": 9090, "targetPort": "grpc"}]
+    selector = {"hourglass.eigenlayer.io/performer": name}
+    await client.create(
+        {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"selector": selector, "ports": ports}},
+        field_manager="manager",
+    )
+    finalizer = {"metadata": {"finalizers": ["hourglass.eigenlayer.io/performer-finalizer"]}}
+    await client.patch(StoredPerformer, name, finalizer, namespace=namespace)
+    return str(pod["metadata"]["uid"])
+
+
+async def upstream_executor(client: Client, owner: dict[str, Any], node: str) -> None:
+    """ConfigMap and Deployment as the original leaves them."""
+    name, namespace = owner["metadata"]["name"], owner["metadata"]["namespace"]
+    references = {"ownerReferences": [_owner(owner, "HourglassExecutor")]}
+    meta = {"name": f"{name}-config", "namespace": namespace, **references}
+    data = {"config.yaml": 'aggregator_endpoint: "x"\n'}
+    await client.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}, field_manager="manager"
+    )
+    labels = {"app": "hourglass-executor", "hourglass.eigenlayer.io/name": name}
+    container = {"name": "executor", "image": "executor:1", "args": ["--config=/etc/hourglass/config.yaml"]}
+    pod = {
+        "containers": [container],
+        "serviceAccountName": "hourglass-executor",
+        "nodeSelector": {"pool": node},
+        "terminationGracePeriodSeconds": 30,
+    }
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    meta = {"name": name, "namespace": namespace, **references}
+    await client.create(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}, field_manager="manager"
+    )

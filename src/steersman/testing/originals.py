@@ -3,6 +3,7 @@
 original = FromReloader(namespace)
 await put_source(client, namespace, "a")
 await put_workload(client, original, "a")        as if it had started the pods with {mode: a}
+await restart_workload(client, original, "b")    as it does when that became {mode: b}
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from steersman.kube.types import Deployment
 from steersman.operators.reload.dialects.hashes import ReloaderHash, ShipshapeHash, XingHash, wave_data, wave_hash
 from steersman.operators.reload.types import SourceKind
 
 if TYPE_CHECKING:
     from steersman.kube.client import Client
 
-__all__ = ["CHECKSUMS", "LABELS", "ORIGINALS", "TIMES", "Original", "put_source", "put_workload"]
+__all__ = ["CHECKSUMS", "LABELS", "ORIGINALS", "TIMES", "Original", "put_source", "put_workload", "restart_workload"]
 
 CM = SourceKind.CONFIGMAP
 LABELS = {"app": "web", "env": "test"}
 CHECKSUMS = "com.xing.deployment-restart.applied-config-checksums"
-TIMES = {"shipshape.io/restartedAt", "com.xing.deployment-restart.timestamp"}
+TIMES = {  # marks that say when, and not what: with every restart another
+    "shipshape.io/restartedAt": "2026-01-01T00:01:00Z",
+    "com.xing.deployment-restart.timestamp": "Mar  5 14:04:09",
+}
 
 
 class Original:
@@ -110,6 +115,22 @@ async def put_source(client: Client, namespace: str, value: str) -> None:
 
 async def put_workload(client: Client, original: Original, value: str) -> None:
     """A Deployment whose pods the original started with this value."""
+    await client.create(_workload(original, value))
+
+
+async def restart_workload(client: Client, original: Original, value: str) -> None:
+    """What the original does to that Deployment when the value changed to this one."""
+    body = _workload(original, value)
+    marks = body["spec"]["template"]["metadata"]["annotations"]
+    marks |= {name: later for name, later in TIMES.items() if name in marks}
+    change = {
+        "metadata": {"annotations": body["metadata"]["annotations"]},
+        "spec": {"template": body["spec"]["template"]},
+    }
+    await client.patch(Deployment, "web", change, namespace=original.namespace)
+
+
+def _workload(original: Original, value: str) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "main",
         "image": "web:1",
@@ -120,16 +141,11 @@ async def put_workload(client: Client, original: Original, value: str) -> None:
         "metadata": {"labels": {"app": "web"}, "annotations": {"own": "1", **original.template(value)}},
         "spec": {"containers": [{"name": "side", "image": "side:1"}, container]},
     }
-    await client.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {
-                "name": "web",
-                "namespace": original.namespace,
-                "labels": LABELS,
-                "annotations": {"own": "1", **original.metadata(value)},
-            },
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
-        }
-    )
+    meta = {
+        "name": "web",
+        "namespace": original.namespace,
+        "labels": LABELS,
+        "annotations": {"own": "1", **original.metadata(value)},
+    }
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}

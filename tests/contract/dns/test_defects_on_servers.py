@@ -27,8 +27,9 @@ from steersman.operators.dns.rrsets import NS, A, RRset, Soa
 from steersman.operators.dns.servers import Keys, Server
 from steersman.operators.dns.tsig import Key
 from steersman.operators.dns.zoneconfig import primary_config, secondary_config, zone_type
+from steersman.operators.dns.zonekinds import DNSZone
 from steersman.testing import RequestLog, eventually
-from steersman.testing.zones import PATIENCE, Site, rogue, serial, values
+from steersman.testing.zones import API, PATIENCE, Site, rogue, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)
@@ -214,6 +215,30 @@ async def test_b28_zones_of_other_namespaces_count_and_a_grant_taken_back_remove
             await eventually(lambda: _absent(site.primaries[0]), "it is gone there", timeout=120)
             await there.delete("DNSZone", "example.org")
             await eventually(lambda: there.gone("DNSZone", "example.org"), timeout=120)
+    finally:
+        await client.delete(Namespace, other)
+
+
+async def test_a_status_that_lies_removes_nobody_elses_zone(site, client):
+    """Who may write the status of a zone of theirs must not be able to remove a zone of others by it."""
+    other = f"{site.namespace}-c"
+    await client.create(Namespace(metadata=ObjectMeta(name=other)))
+    try:
+        await site.zone("example.org")
+        there = Site(client, other, [])
+        await there.zone("example.org", "thief")
+        row = {"apiVersion": API, "kind": "Bind9Instance", "name": "primary-0", "namespace": site.namespace}
+        lie = {"status": {"bind9Instances": [{**row, "status": "Configured"}]}}
+        await client.patch(DNSZone, "thief", lie, namespace=other, subresource="status")
+        async with site.running(namespaces=[other], drift_period=SOON, not_ready=SOON):
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+            await eventually(lambda: there.is_ready("DNSZone", "thief", "NoInstances"), timeout=120)
+            before = await serial(site.primaries[0], "example.org")
+            await there.delete("DNSZone", "thief")
+            await eventually(lambda: there.gone("DNSZone", "thief"), timeout=120)
+            await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+            await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+            assert await serial(site.primaries[0], "example.org") > before  # the zone it was, not one made again
     finally:
         await client.delete(Namespace, other)
 

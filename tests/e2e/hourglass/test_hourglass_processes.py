@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import random
 import signal
-from typing import Any
 
 import aiohttp
 import msgspec
@@ -20,7 +19,13 @@ from steersman.kube.types import Deployment, Event, Lease, Pod, Secret, Service
 from steersman.operators.hourglass.controller import rules
 from steersman.operators.hourglass.types import ADOPTED, TEMPLATE_HASH, StoredExecutor, StoredPerformer
 from steersman.testing import eventually
-from steersman.testing.hourglassing import API, executor, performer, ready_performer
+from steersman.testing.hourglassing import (
+    executor,
+    performer,
+    ready_performer,
+    upstream_executor,
+    upstream_performer,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -60,11 +65,11 @@ async def test_objects_of_both_upstream_versions_are_adopted_without_deleting_a_
     made = {}
     for name, head in (("seed", False), ("head", True)):
         owner = await admin.create(performer(name, namespace, scheduling={"nodeSelector": {"pool": node}}))
-        made[name] = await _upstream_performer(admin, owner, node, head=head)
+        made[name] = await upstream_performer(admin, owner, node, head=head)
     theirs = await admin.create(executor("e", namespace, nodeSelector={"pool": node}))
     account = {"apiVersion": "v1", "kind": "ServiceAccount"}
     await admin.create({**account, "metadata": {"name": "hourglass-executor", "namespace": namespace}})
-    await _upstream_executor(admin, theirs, node)
+    await upstream_executor(admin, theirs, node)
 
     async def up():
         pods = await pods_of(admin, "e", namespace)
@@ -89,76 +94,6 @@ async def test_objects_of_both_upstream_versions_are_adopted_without_deleting_a_
         return TEMPLATE_HASH in found.annotations and ADOPTED not in found.annotations
 
     await eventually(ours, "the template is ours after a change", timeout=90)
-
-
-def _owner(owner, kind):
-    return {
-        "apiVersion": API,
-        "kind": kind,
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-async def _upstream_performer(client, owner, node, *, head):
-    name, namespace = owner["metadata"]["name"], owner["metadata"]["namespace"]
-    labels = {
-        "app": "hourglass-performer",
-        "hourglass.eigenlayer.io/performer": name,
-        "hourglass.eigenlayer.io/avs": "0xtest-avs-address",
-    }
-    meta = {"name": f"performer-{name}", "namespace": namespace, "ownerReferences": [_owner(owner, "Performer")]}
-    container: dict[str, Any] = {
-        "name": "performer",
-        "image": "avs:1",
-        "ports": [{"name": "grpc", "containerPort": 9090}],
-    }
-    if head:
-        container["imagePullPolicy"] = "IfNotPresent"
-        container["readinessProbe"] = {"grpc": {"port": 9090}}
-    spec = {"containers": [container], "nodeSelector": {"pool": node}, "restartPolicy": "Always"}
-    pod = await client.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"labels": labels}, "spec": spec},
-        field_manager="manager",
-    )
-    ports = [{"name": "grpc", "port": 9090, "targetPort": "grpc"}]
-    selector = {"hourglass.eigenlayer.io/performer": name}
-    await client.create(
-        {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"selector": selector, "ports": ports}},
-        field_manager="manager",
-    )
-    finalizer = {"metadata": {"finalizers": ["hourglass.eigenlayer.io/performer-finalizer"]}}
-    await client.patch(StoredPerformer, name, finalizer, namespace=namespace)
-    return pod["metadata"]["uid"]
-
-
-async def _upstream_executor(client, owner, node):
-    name, namespace = owner["metadata"]["name"], owner["metadata"]["namespace"]
-    references = {"ownerReferences": [_owner(owner, "HourglassExecutor")]}
-    meta = {"name": f"{name}-config", "namespace": namespace, **references}
-    data = {"config.yaml": 'aggregator_endpoint: "x"\n'}
-    await client.create(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}, field_manager="manager"
-    )
-    labels = {"app": "hourglass-executor", "hourglass.eigenlayer.io/name": name}
-    container = {"name": "executor", "image": "executor:1", "args": ["--config=/etc/hourglass/config.yaml"]}
-    pod = {
-        "containers": [container],
-        "serviceAccountName": "hourglass-executor",
-        "nodeSelector": {"pool": node},
-        "terminationGracePeriodSeconds": 30,
-    }
-    spec = {
-        "replicas": 1,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-    }
-    meta = {"name": name, "namespace": namespace, **references}
-    await client.create(
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}, field_manager="manager"
-    )
 
 
 async def test_a_performer_deleted_while_no_operator_runs_goes_when_one_does(admin, alone, pool, namespace, full):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -58,6 +59,7 @@ async def test_the_program_gets_ready_with_the_charts_account_and_nothing_is_ref
             return True
 
         await eventually(ready, timeout=180)
+        assert leaves_no_core(program.pid)
         user = f"system:serviceaccount:{namespace}:{name}"
         refused = [
             f"{one.verb} {one.uri}" for one in real.audit.entries(user=user, since=since) if one.status in (401, 403)
@@ -66,6 +68,10 @@ async def test_the_program_gets_ready_with_the_charts_account_and_nothing_is_ref
     finally:
         await program.stop(deadline=30)
         await helm("uninstall", release, *where)
+
+
+def leaves_no_core(pid: int) -> bool:
+    return bool(re.search(r"Max core file size +0 +0 ", Path(f"/proc/{pid}/limits").read_text()))
 
 
 def port_in(log: Path) -> int | None:

@@ -9,7 +9,7 @@ import yaml
 
 from steersman.cli.main import _run
 from steersman.cli.migrate import NAMES
-from steersman.cli.migration import ORIGINALS, find_original, report_on
+from steersman.cli.migration import ORIGINALS, find_original, report_on, still_running
 from steersman.cli.settings import load_settings
 from steersman.operators import load_operator
 
@@ -64,6 +64,36 @@ def test_flags_become_settings():
     assert made.values["config"]["reload"]["ignoreNamespaces"] == ["kube-system"]
 
 
+def test_rights_that_the_settings_need_beyond_the_charts_come_with_the_values():
+    made = report("reloader", deployment("stakater/reloader:1"))  # recreates Jobs, which is off by default
+    (rule,) = made.values["rbac"]["extraRules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["batch"], ["jobs"])
+    assert "delete" in rule["verbs"]
+    assert "rbac" not in report("wave", deployment("wave-k8s/wave:1")).values
+
+
+def test_rights_end_where_the_originals_did():
+    env = [{"name": "WATCH_NAMESPACE", "value": "shop"}]
+    made = report("shipshape", deployment("example.org/helloworld-controller:1", env=env))
+    assert made.values["namespaces"] == ["shop"]
+
+
+def test_the_way_back_starts_as_many_as_there_were():
+    body = deployment("stakater/reloader:1")
+    body["spec"]["replicas"] = 3
+    assert report("reloader", body).back[-1].endswith("--replicas 3")
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "runs"), [({}, {}, True), ({"replicas": 0}, {}, False), ({"replicas": 0}, {"replicas": 1}, True)]
+)
+def test_an_original_runs_while_it_wants_pods_or_has_some(spec, status, runs):
+    body = deployment("stakater/reloader:1")
+    body["spec"] |= spec
+    body["status"] = status
+    assert bool(still_running(ORIGINALS["reloader"], [body, deployment("example.org/web:1")])) == runs
+
+
 def test_what_only_the_profile_can_do_is_said():
     made = report("reloader", deployment("stakater/reloader:1", ["--auto-reload-all=true"]))
     assert any("--auto-reload-all" in line for line in made.missing)
@@ -83,11 +113,30 @@ def test_a_variable_that_comes_from_elsewhere_is_named():
 
 
 def test_the_command_reads_manifests_and_writes_values(tmp_path, capsys):
-    manifests, values = tmp_path / "old.yaml", tmp_path / "values.yaml"
+    manifests, values, config = (tmp_path / name for name in ("old.yaml", "values.yaml", "steersman.yaml"))
     manifests.write_text(yaml.safe_dump(deployment("stakater/reloader:1", ["--namespaces-to-ignore=lab"])))
-    assert _run(["migrate", "from", "reloader", "-f", str(manifests), "--values", str(values), "-o", "json"]) == 0
+    assert (
+        _run(
+            [
+                "migrate",
+                "from",
+                "reloader",
+                "-f",
+                str(manifests),
+                "--values",
+                str(values),
+                "--config",
+                str(config),
+                "-o",
+                "json",
+            ]
+        )
+        == 0
+    )
     said = json.loads(capsys.readouterr().out)
     assert said["found"].startswith("deployment/other in infra")
     assert yaml.safe_load(values.read_text()) == said["values"]
+    assert load_settings(config).operators == ["reload"]
+    assert load_settings(config).sections["reload"].ignore_namespaces == ("lab",)
     assert _run(["migrate", "from", "reloader", "-f", str(manifests)]) == 0
     assert "Steps" in capsys.readouterr().out

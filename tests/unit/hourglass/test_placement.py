@@ -186,3 +186,30 @@ def test_a_plan_compared_with_the_cluster_keeps_what_is_as_it_should_be():
     changed = {**manifest, "spec": {**manifest["spec"], "image": "executor:2"}}
     lines = {line.object: line.action for line in forecast([changed], options, live=live)}
     assert lines["Deployment/e"] == "update"
+
+
+def test_a_plan_says_what_is_adopted_from_another_version_and_what_is_replaced():
+    from steersman.kube.types import Deployment, Pod
+    from steersman.operators.hourglass.forecast import forecast
+    from steersman.operators.hourglass.settings import HourglassOptions
+
+    owner = {"apiVersion": "x/v1", "kind": "Performer", "name": "p", "uid": "u", "controller": True}
+    container = {"name": "main", "image": "avs:1"}
+    pod = {"metadata": {"name": "performer-p", "namespace": "ns", "ownerReferences": [owner]}}
+    made = {"spec": {"template": {"spec": {"containers": [{"name": "executor", "image": "executor:1"}]}}}}
+    live = {
+        ("Pod", "ns", "performer-p"): msgspec.convert({**pod, "spec": {"containers": [container]}}, Pod),
+        ("Deployment", "ns", "e"): msgspec.convert({"metadata": {"name": "e", "namespace": "ns"}, **made}, Deployment),
+    }
+    options = HourglassOptions(create_service_accounts=False)
+
+    def actions(performer_image, executor_image):
+        manifests = [
+            performer_manifest("p", "ns", image=performer_image),
+            executor_manifest("e", "ns", image=executor_image),
+        ]
+        lines = {line.object: line.action for line in forecast(manifests, options, live=live)}
+        return lines["Pod/performer-p"], lines["Deployment/e"]
+
+    assert actions("avs:1", "executor:1") == ("keep", "keep")
+    assert actions("avs:2", "executor:2") == ("replace", "update")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from steersman.cli.main import _run
 from steersman.kube.types.rbac import PolicyRule
 from steersman.operators import Operator
-from steersman.operators.rights import merged, rights_of
+from steersman.operators.rights import beyond, merged, rights_of, rule_as_written
 from steersman.runtime.parts import Parts
 
 
@@ -87,3 +87,20 @@ def test_the_command_prints_what_can_be_applied(output, capsys):
 def test_a_wrong_operator_is_named(capsys):
     assert _run(["rbac", "--operators", "nix"]) == 1
     assert '"nix" is not an operator' in capsys.readouterr().err
+
+
+def test_beyond_what_is_granted_is_what_is_missing_and_no_more():
+    wanted = [
+        PolicyRule(api_groups=["batch"], resources=["jobs", "cronjobs"], verbs=["list", "delete"]),
+        PolicyRule(api_groups=[""], resources=["configmaps"], resource_names=["mine"], verbs=["get", "patch"]),
+    ]
+    granted = [
+        PolicyRule(api_groups=["batch"], resources=["cronjobs"], verbs=["list", "delete", "watch"]),
+        PolicyRule(api_groups=[""], resources=["configmaps"], verbs=["get"]),
+        PolicyRule(api_groups=[""], resources=["configmaps"], resource_names=["another"], verbs=["patch"]),
+    ]
+    assert list(map(rule_as_written, beyond(wanted, granted))) == [
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"], "verbs": ["patch"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "delete"]},
+    ]
+    assert beyond(wanted, wanted) == []

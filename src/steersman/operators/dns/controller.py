@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import PlanError
 from steersman.kube.resources import ObjectRef
@@ -38,6 +40,7 @@ from steersman.operators.dns.types import (
     GROUP,
     PTR_NAMESPACES,
     RECONCILE_TRIGGER,
+    SERVED_BY,
     DnsConfig,
     Options,
     finalizer_of,
@@ -77,6 +80,8 @@ def parts_of(
     registry: CollectorRegistry | None = None,
 ) -> Parts:
     """The operator, configured."""
+    # whoever may write where Steersman runs is trusted with everything anyway
+    options = replace(options, server_namespaces=options.server_namespaces | {home})
     desk = Desk(options, clock=clock, metrics=DnsMetrics(registry))
     table = _Table(desk)
     return Parts(
@@ -158,7 +163,7 @@ class _Table:
         keeper = ZoneKeeper(self.desk)
         made = (
             Controller(DNSZone, keeper.reconcile, "dns-zones")
-            .when(generation | labels | annotation(DRIFT, DRIFT_IGNORE, PTR_NAMESPACES))
+            .when(generation | labels | annotation(DRIFT, DRIFT_IGNORE, PTR_NAMESPACES, SERVED_BY))
             .finalizer(finalizer_of("DNSZone"), keeper.clean_up)
             .gone(keeper.gone)
             .hears(self.desk.zones)
@@ -223,7 +228,7 @@ class _Table:
         clusters = {(one.namespace, one.name): one for one in cache[Bind9Cluster]}
         providers = {one.name: one for one in cache[ClusterBind9Provider]}
         for zone in cache[DNSZone]:
-            choice = choose_instances(zone, [instance], clusters, providers)
+            choice = choose_instances(zone, [instance], clusters, providers, self.desk.options.server_namespaces)
             if choice.instances or choice.denied:
                 served.append(zone.ref)
         return dict.fromkeys(served)
@@ -352,8 +357,6 @@ _KEY_DATA: Final = ("key-name", "algorithm", "secret", "token")
 
 def key_secret(secret: Secret) -> Secret:
     """A Secret as far as it holds keys; nothing is kept of others."""
-    from msgspec.structs import replace
-
     kept = {
         name: value for name, value in secret.data.items() if name.endswith(("key-name", "secret")) or name in _KEY_DATA
     }

@@ -89,6 +89,7 @@ class Desk:
             instances,
             {(one.namespace, one.name): one for one in cache[Bind9Cluster]},
             {one.name: one for one in cache[ClusterBind9Provider]},
+            self.options.server_namespaces,
         )
 
     def servers(self, instances: Iterable[Bind9Instance], cache: Any) -> tuple[list[Server], dict[str, PlanError]]:

@@ -1,8 +1,10 @@
 """Who serves a zone, and which zone a record is part of: pure functions of what the caches hold.
 
 An instance serves a zone when any of three says so: the zone's `bind9InstancesFrom`, the zone's `clusterRef`, or the
-instance's (or its cluster's) `zonesFrom`. Instances of another namespace take part only when they carry the annotation
-that lets that namespace in. A record that several zones select belongs to the oldest of them.
+instance's (or its cluster's) `zonesFrom`. Instances of another namespace take part only when they
+carry the annotation that lets the zone's namespace in, and when their namespace is trusted by the settings (by default
+all are, as in the original) or asked for by the zone: where it is not, anybody with a namespace could be sent zones by
+giving an instance the right labels. A record that several zones select belongs to the oldest of them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from steersman.errors import FormatError
 from steersman.kube.selectors import Selector
 from steersman.operators.dns.parts import selector_of
 from steersman.operators.dns.serverkinds import Bind9Instance
-from steersman.operators.dns.types import ALLOW_NAMESPACES
+from steersman.operators.dns.types import ALLOW_NAMESPACES, SERVED_BY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +47,7 @@ class Choice(msgspec.Struct, frozen=True):
     instances: tuple[Bind9Instance, ...]
     methods: tuple[str, ...] = ()  # by which of the three
     denied: tuple[str, ...] = ()  # instances that would be, had they let the zone's namespace in
+    uninvited: tuple[str, ...] = ()  # and those that would be, had anybody asked for their namespace
 
 
 def choose_instances(
@@ -52,11 +55,13 @@ def choose_instances(
     instances: Iterable[Bind9Instance],
     clusters: Mapping[tuple[str, str], Bind9Cluster],
     providers: Mapping[str, ClusterBind9Provider],
+    trusted: frozenset[str] = frozenset({"*"}),
 ) -> Choice:
-    """The union of the three ways, in the order of namespace and name."""
+    """The union of the three ways, in the order of namespace and name. `trusted` are namespaces of servers for all."""
     chosen: dict[str, Bind9Instance] = {}
     methods: dict[str, None] = {}
     denied: list[str] = []
+    uninvited: list[str] = []
     selectors = _selectors(tuple(row.selector for row in zone.spec.bind9_instances_from or ()))
     for instance in instances:
         if instance.deleting:
@@ -71,10 +76,13 @@ def choose_instances(
         if instance.namespace != zone.namespace and not _lets_in(instance, zone.namespace):
             denied.append(str(instance.ref))
             continue
+        if instance.namespace != zone.namespace and not _invited(instance, zone, providers, trusted):
+            uninvited.append(str(instance.ref))
+            continue
         chosen[instance.metadata.uid or str(instance.ref)] = instance
         methods[method] = None
     ordered = sorted(chosen.values(), key=lambda one: (one.namespace, one.name))
-    return Choice(tuple(ordered), tuple(methods), tuple(sorted(denied)))
+    return Choice(tuple(ordered), tuple(methods), tuple(sorted(denied)), tuple(sorted(uninvited)))
 
 
 def _by_cluster(
@@ -103,8 +111,22 @@ def _by_zones_from(zone: DNSZone, instance: Bind9Instance, clusters: Mapping[tup
 
 
 def _lets_in(instance: Bind9Instance, namespace: str) -> bool:
-    allowed = {part.strip() for part in instance.annotations.get(ALLOW_NAMESPACES, "").split(",")}
-    return "*" in allowed or namespace in allowed
+    return not {"*", namespace}.isdisjoint(_listed(instance.annotations.get(ALLOW_NAMESPACES, "")))
+
+
+def _invited(
+    instance: Bind9Instance, zone: DNSZone, providers: Mapping[str, ClusterBind9Provider], trusted: frozenset[str]
+) -> bool:
+    """Whether somebody who may speak for the zone wants it on servers of that namespace."""
+    wanted = trusted | _listed(zone.annotations.get(SERVED_BY, ""))
+    provider = providers.get(instance.spec.cluster_ref)
+    if provider is not None and provider.spec.namespace:  # who may make providers chose where their servers are
+        wanted |= {provider.spec.namespace}
+    return not {"*", instance.namespace}.isdisjoint(wanted)
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in text.split(",") if part.strip())
 
 
 def _selectors(rows: Sequence[object]) -> list[Selector]:

@@ -26,6 +26,7 @@ __all__ = [
     "PTR_NAMESPACES",
     "READINESS_GATE",
     "RECONCILE_TRIGGER",
+    "SERVED_BY",
     "VERSION",
     "DnsConfig",
     "Drift",
@@ -38,6 +39,7 @@ VERSION: Final = "v1beta1"
 
 # Annotations that people write.
 ALLOW_NAMESPACES: Final = f"{GROUP}/allow-zone-namespaces"  # on instances: NS,… | *
+SERVED_BY: Final = "steersman.dev/dns-served-by"  # on zones: namespaces whose instances may serve it: NS,… | *
 RECONCILE_TRIGGER: Final = f"{GROUP}/reconcile-trigger"
 DRIFT: Final = "steersman.dev/dns-drift"  # on zones: repair | report | off
 DRIFT_IGNORE: Final = "steersman.dev/dns-drift-ignore"  # on zones: patterns of names, separated by commas
@@ -78,6 +80,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fixed_backoff: bool = False  # 60 s after every error, as the original
     not_ready: timedelta = timedelta(seconds=30)  # how soon to look again at what is not ready
     request_timeout: timedelta = timedelta(seconds=5)  # of one exchange with a server
+    server_namespaces: frozenset[str] = frozenset({"*"})  # whose instances may serve zones of other namespaces
     server_pause: timedelta = timedelta(seconds=30)  # how long nobody asks a server that keeps failing
     bindcar_token_file: str = ""  # a token of ours for sidecars; read again when it changes
 
@@ -92,6 +95,7 @@ class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     not_ready_period: str = "30s"
     request_timeout: str = "5s"
     bindcar_token_file: str = ""
+    server_namespaces: list[str] = ["*"]  # whose instances may serve zones of others; "*": of all, as Bindy
 
     def options(self) -> Options:
         """What was written, checked; ConfigError names the field that is wrong."""
@@ -103,6 +107,7 @@ class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
             not_ready=_duration(self.not_ready_period, "notReadyPeriod"),
             request_timeout=_duration(self.request_timeout, "requestTimeout"),
             bindcar_token_file=self.bindcar_token_file,
+            server_namespaces=frozenset(self.server_namespaces),
         )
 
 

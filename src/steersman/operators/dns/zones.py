@@ -23,7 +23,7 @@ from steersman.operators.dns.rrsets import Key, contribution_of
 from steersman.operators.dns.selection import source_of, zone_of
 from steersman.operators.dns.serverkinds import Bind9Instance
 from steersman.operators.dns.signing import DNSKEY, status_of_keys
-from steersman.operators.dns.types import DRIFT, DRIFT_IGNORE, Drift
+from steersman.operators.dns.types import DRIFT, DRIFT_IGNORE, SERVED_BY, Drift
 from steersman.operators.dns.zonekinds import DNSZone
 from steersman.operators.dns.zoneplan import own_contributions, soa_of, zone_name
 from steersman.operators.dns.zonestatus import Summary, status_of
@@ -85,6 +85,12 @@ class ZoneKeeper:
                 raise PlanError(
                     f"{', '.join(choice.denied)} does not let namespace {zone.namespace} in "
                     "(annotation bindy.firestoned.io/allow-zone-namespaces)",
+                    reason="CrossNamespaceDenied",
+                )
+            if choice.uninvited:
+                raise PlanError(
+                    f"{', '.join(choice.uninvited)} is of another namespace, which nobody asked for: name it in the "
+                    f"annotation {SERVED_BY} of the zone, or in dns.serverNamespaces",
                     reason="CrossNamespaceDenied",
                 )
             raise PlanError(
@@ -260,9 +266,13 @@ class ZoneKeeper:
             for row in zone.status.bind9_instances or ()
             if (row.namespace, row.name) not in chosen and row.status != "Failed"
         ]
+        uninvited = self.desk.choose(zone, ctx.cache).uninvited if left else ()
         for row in left:
             instance = ctx.cache[Bind9Instance].get(ObjectRef(row.name, row.namespace))
-            if instance is None:
+            if instance is None or self._serves_another(zone, instance, ctx.cache):
+                continue
+            if str(instance.ref) in uninvited:  # it serves, and what changed may be only that we ask now
+                summary.leaving.append((row, f"nobody asked for servers of namespace {row.namespace}"))
                 continue
             servers, problems = self.desk.servers([instance], ctx.cache)
             failed = await remove(zone_name(zone), servers, self.desk.fleet.driver) if not problems else {"": "no key"}
@@ -272,6 +282,13 @@ class ZoneKeeper:
             book = self.desk.books.open(zone.ref)
             for server in servers:
                 book.copies.pop(server.id, None)
+
+    def _serves_another(self, zone: DNSZone, instance: Bind9Instance, cache: Any) -> bool:
+        """Whether the name on that instance is another zone's: a status may say anything, and is no right to remove."""
+        return any(
+            other.ref != zone.ref and self.desk.choose_from(other, [instance], cache).instances
+            for other in cache[DNSZone].by_index("dns-zone-name", zone.spec.zone_name.lower())
+        )
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
@@ -315,7 +332,8 @@ class ZoneKeeper:
         instances = {one.ref: one for one in choice.instances}
         for namespace, name_of_it in served:
             ref = ObjectRef(name_of_it, namespace)
-            if (found := ctx.cache[Bind9Instance].get(ref)) is not None:
+            found = ctx.cache[Bind9Instance].get(ref)
+            if found is not None and not self._serves_another(zone, found, ctx.cache):
                 instances[ref] = found
         servers, problems = desk.servers(instances.values(), ctx.cache)
         failed = await remove(name, servers, desk.fleet.driver)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.operators.hourglass.executor import account_objects, children_of
+from steersman.operators.hourglass.executor import account_objects, adopted, children_of
 from steersman.operators.hourglass.pod import pod_template
+from steersman.operators.hourglass.replacement import adoptable
 from steersman.operators.hourglass.service import network_policy_for, performer_budget
 from steersman.operators.hourglass.types import (
     GROUP,
@@ -95,7 +96,9 @@ def _executor(executor: StoredExecutor, options: HourglassOptions, live: Mapping
         if one["kind"] == "Deployment" and live is not None and action != "create":
             found = live["Deployment", meta["namespace"], meta["name"]]
             same = found.annotations.get(TEMPLATE_HASH) == children.template_hash
-            action, why = ("keep", "") if same else ("update", "its pods are rolled")
+            adopts = "template" not in adopted(children, found)["spec"]
+            action, why = ("keep", "") if same or adopts else ("update", "its pods are rolled")
+            why = "adopted: its template stays until the executor changes" if adopts else why
         lines.append(
             Line(
                 resource=title,
@@ -139,12 +142,15 @@ def _performer(
                 Line(resource=title, namespace=namespace, object=f"{one['kind']}/{name}", action=action, why=why)
             )
     mine = [pod for key, pod in (live or {}).items() if key[0] == "Pod" and _belongs(pod, performer)]
-    current = [pod for pod in mine if pod.annotations.get(TEMPLATE_HASH) == template.hash]
+    current = [
+        pod for pod in mine if pod.annotations.get(TEMPLATE_HASH) == template.hash or adoptable(pod, template.image)
+    ]
     needs = ", ".join(f"{key}={value}" for key, value in (template.spec.get("nodeSelector") or {}).items())
     for number in range(spec.replicas):
         made = name if number == 0 else f"{name}-{number}"
         if number < len(current):
-            action, why, made = "keep", "", current[number].name
+            kept = current[number]
+            action, why, made = "keep", "" if TEMPLATE_HASH in kept.annotations else "adopted as it is", kept.name
         elif number < len(mine):
             action, why = "replace", f"its template changed ({spec.strategy})"
         else:

@@ -25,7 +25,7 @@ from steersman.operators.hourglass.types import REVISION, TEMPLATE_HASH, pod_nam
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Memory", "Removal", "Steps", "Wish", "is_ready", "next_steps", "recreation_delay"]
+__all__ = ["Memory", "Removal", "Steps", "Wish", "adoptable", "is_ready", "next_steps", "recreation_delay"]
 
 FIRST_DELAY: Final = 10.0  # seconds before the second recreation…
 LONGEST_DELAY: Final = 300.0  # …doubling up to this
@@ -125,7 +125,7 @@ class _Look:
     def __init__(self, wish: Wish, pods: Iterable[Pod], memory: Memory, now: float) -> None:
         self.wish, self.now = wish, now
         self.pods = sorted(pods, key=lambda pod: pod.name)
-        self.mark = [pod for pod in self.pods if not pod.deleting and not _hash(pod) and _image(pod) == wish.image]
+        self.mark = [pod for pod in self.pods if adoptable(pod, wish.image)]
         marked = {pod.metadata.uid for pod in self.mark}
         current = [pod for pod in self.pods if _hash(pod) == wish.hash or pod.metadata.uid in marked]
         staying = [pod for pod in current if not pod.deleting]
@@ -296,6 +296,11 @@ class _Look:
             last_recreation=self.now if recreated else before.last_recreation,
             upgrading=upgrading,
         )
+
+
+def adoptable(pod: Pod, image: str) -> bool:
+    """Whether another version made a pod that runs what it should: it gets our marks and stays."""
+    return not pod.deleting and not _hash(pod) and _image(pod) == image
 
 
 def _hash(pod: Pod) -> str:

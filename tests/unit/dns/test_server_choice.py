@@ -1,0 +1,63 @@
+"""Servers of another namespace serve a zone when both sides want it, and never because somebody wears its labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.kube.objects import ObjectMeta
+from steersman.operators.dns.parts import InstanceSource, LabelSelector
+from steersman.operators.dns.selection import choose_instances
+from steersman.operators.dns.serverkinds import Bind9Instance, ClusterBind9Provider, ProviderSpec
+from steersman.operators.dns.types import ALLOW_NAMESPACES, SERVED_BY
+from steersman.operators.dns.zonekinds import DNSZone, SOARecord
+
+SOA = SOARecord(primary_ns="ns1.x.", admin_email="a.x.", refresh=1, retry=1, expire=1, negative_ttl=1)
+LABELS = {"dns": "x"}
+
+
+def zone(served_by="", **spec):
+    meta = ObjectMeta(name="z", namespace="shop", annotations={SERVED_BY: served_by})
+    wanted = [InstanceSource(selector=LabelSelector(match_labels=LABELS))]
+    return DNSZone(
+        metadata=meta,
+        spec=DNSZone.Spec(**{"zone_name": "x", "soa_record": SOA, "bind9_instances_from": wanted, **spec}),
+    )
+
+
+def instance(namespace, *, lets_in="", cluster=""):
+    notes = {ALLOW_NAMESPACES: lets_in}
+    meta = ObjectMeta(name="ns1", namespace=namespace, uid=namespace, labels=LABELS, annotations=notes)
+    return Bind9Instance(metadata=meta, spec=Bind9Instance.Spec(role="primary", cluster_ref=cluster))
+
+
+def provider(namespace):
+    return ClusterBind9Provider(metadata=ObjectMeta(name="p"), spec=ProviderSpec(namespace=namespace))
+
+
+def chosen(zone, *instances, providers=(), trusted=()):
+    made = choose_instances(zone, instances, {}, {one.name: one for one in providers}, frozenset(trusted))
+    return [one.namespace for one in made.instances], list(made.denied), list(made.uninvited)
+
+
+@pytest.mark.parametrize(
+    ("served_by", "trusted"), [("dns", ()), ("*", ()), (" a, dns ", ()), ("", ("dns",)), ("", ("*",))]
+)
+def test_a_server_elsewhere_serves_when_it_lets_the_zone_in_and_is_asked_for(served_by, trusted):
+    assert chosen(zone(served_by), instance("dns", lets_in="shop"), trusted=trusted) == (["dns"], [], [])
+    assert chosen(zone(served_by), instance("dns"), trusted=trusted) == ([], ["dns/ns1"], [])
+
+
+def test_a_server_that_lets_everybody_in_is_sent_nothing_that_was_not_meant_for_it():
+    thief = instance("elsewhere", lets_in="*")
+    assert chosen(zone(), instance("shop"), thief) == (["shop"], [], ["elsewhere/ns1"])
+    assert chosen(zone("dns"), thief, trusted=("dns",)) == ([], [], ["elsewhere/ns1"])
+
+
+def test_servers_of_a_provider_are_asked_for_where_the_provider_has_them_and_nowhere_else():
+    wanted = zone(bind9_instances_from=None, cluster_ref="p")
+    real, thief = (instance(name, lets_in="*", cluster="p") for name in ("dns", "elsewhere"))
+    assert chosen(wanted, real, thief, providers=[provider("dns")]) == (["dns"], [], ["elsewhere/ns1"])
+
+
+def test_a_zone_needs_nobodys_leave_for_servers_of_its_own_namespace():
+    assert chosen(zone(), instance("shop")) == (["shop"], [], [])
