@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
@@ -45,6 +45,9 @@ __all__ = ["SharedInformer"]
 T = TypeVar("T")
 
 log = Logger(__name__)
+
+
+ABSENT: Final = "the server has no such kind (is the CustomResourceDefinition installed?)"
 
 
 class SharedInformer(Generic[T]):
@@ -134,8 +137,7 @@ class SharedInformer(Generic[T]):
                 continue
             where = f"namespace {scope}: " if scope else ""
             absent = isinstance(error, NotFound) and not reflector.status.synced
-            hint = " (is the CustomResourceDefinition installed?)" if absent else ""
-            found.append(f"{where}{error}{hint}")
+            found.append(f"{where}{ABSENT if absent else error}")
         found += [f"{ref} left out: {why}" for ref, why in list(self._bad.items())[:3]]
         if len(self._bad) > 3:
             found.append(f"and {len(self._bad) - 3} more objects left out")

@@ -33,7 +33,7 @@ from steersman.cache.progress import (
     first_step,
 )
 from steersman.clock import SYSTEM_CLOCK, Clock, Deadline
-from steersman.kube.errors import Forbidden, KubeError, Unauthorized
+from steersman.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
@@ -276,6 +276,8 @@ class Reflector(Generic[T]):
         self._on_status()
         if known is None or known.reason != error.reason:
             say = self._log.error if error.code in {401, 403} else self._log.info
+            if isinstance(error, NotFound):  # a kind that is not there: the manager says so, of all that are missing
+                say = self._log.debug
             say("the source fails and is retried", step=type(step).__name__, reason=error.reason, error=str(error))
 
 

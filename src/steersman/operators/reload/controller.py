@@ -21,7 +21,7 @@ from steersman.operators.reload.digest import ConfigMapSource, SecretSource, sou
 from steersman.operators.reload.flapping import diagnose
 from steersman.operators.reload.fleet import Fleet
 from steersman.operators.reload.following import Follower
-from steersman.operators.reload.gates import Moment
+from steersman.operators.reload.gates import GATE_REASONS, Moment
 from steersman.operators.reload.kinds import BUILT_IN, RECREATE, KindRule, kind_rules
 from steersman.operators.reload.ledger import Ledger
 from steersman.operators.reload.look import DEPLOYMENT, NamespaceSettings, interests_in, look_at
@@ -422,16 +422,16 @@ class WorkloadKeeper:
         """Tell people what is wrong or held back, once for as long as it stays the same."""
         plan = look.plan
         news = [("ReloadMisconfigured", problem) for problem in plan.problems]
-        if plan.action is Action.WAIT and plan.gate in _REASONS:
+        if plan.action is Action.WAIT and plan.gate in GATE_REASONS:
             told = describe(plan.changes, look.workload.namespace)
-            news.append((_REASONS[plan.gate], f"the restart for {told} waits: {plan.reason}"))
+            news.append((GATE_REASONS[plan.gate], f"the restart for {told} waits: {plan.reason}"))
         for reason, message in news:
             if message in observed.reported:
                 continue
             if reason == "ReloadMisconfigured":
                 self._count("problems")
             cause = ""
-            if plan.gate == "budget" and reason == _REASONS["budget"]:
+            if plan.gate == "budget" and reason == GATE_REASONS["budget"]:
                 cause = await diagnose(ctx.client, plan.changes, look.workload.namespace)
             ctx.event(look.workload, reason, f"{message}; {cause}" if cause else message, warning=True)
             ctx.log.warning("told", workload=look.workload.title, reason=reason, message=message, cause=cause)
@@ -454,19 +454,6 @@ class WorkloadKeeper:
     def _count(self, series: str) -> None:
         if self.metrics is not None:
             getattr(self.metrics, series).labels(self.rule.kind.kind).inc()
-
-
-# The gates that people are told of, when they close; the others open by themselves.
-_REASONS: Final = {
-    "missing": "SourceMissing",
-    "action": "ActionOff",
-    "hook": "RestartHeldByHook",
-    "freeze": "RestartFrozen",
-    "approval": "RestartNeedsApproval",
-    "budget": "RestartBudgetUsed",
-    "schedule": "RestartScheduled",
-    "halt": "RestartHalted",
-}
 
 
 def refusal_delay(refusals: int) -> float:

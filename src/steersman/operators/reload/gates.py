@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.digest import Source
     from steersman.operators.reload.ledger import Observed
 
-__all__ = ["GATES", "Closed", "Company", "Moment", "Policy", "change_digest", "first_closed"]
+__all__ = ["GATES", "GATE_REASONS", "Closed", "Company", "Moment", "Policy", "change_digest", "first_closed"]
 
 GATES: Final = (
     "missing",
@@ -63,6 +63,16 @@ GATES: Final = (
     "concurrency",
     "hook",
 )
+GATE_REASONS: Final = {  # of the Events about those that people are told of when they close; others open by themselves
+    "missing": "SourceMissing",
+    "action": "ActionOff",
+    "hook": "RestartHeldByHook",
+    "freeze": "RestartFrozen",
+    "approval": "RestartNeedsApproval",
+    "budget": "RestartBudgetUsed",
+    "schedule": "RestartScheduled",
+    "halt": "RestartHalted",
+}
 DIGEST_LENGTH: Final = 12  # characters of a digest that people copy
 
 
