@@ -6,13 +6,19 @@ an hour, one that is frozen, one whose budget is used up.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 
+import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
+from aiohttp import web
+from multidict import CIMultiDict
 from playwright.async_api import expect
 from prometheus_client import CollectorRegistry
+from yarl import URL
 
 from steersman.apiserver import EmbeddedServer
 from steersman.cli.shop import NAMESPACE, SHOP, configmap
@@ -61,8 +67,6 @@ class Shop:
         await eventually(lambda: self._stands(name, wanted), f"{name} is {wanted}", timeout=LONG)
 
     async def _stands(self, name, wanted):
-        import aiohttp
-
         async with aiohttp.ClientSession() as session, session.get(f"{self.url}/api/v1/status") as answer:
             body = await answer.json()
         lists = [body["now"][part] for part in ("pending", "held", "circuits", "rollouts", "approvals", "failed")]
@@ -194,3 +198,40 @@ async def page(context):
     yield tab
     foreign = [url for url in asked if not url.startswith(("http://127.0.0.1:", "data:"))]
     assert foreign == []
+
+
+PREFIX = "/tools/steersman"
+_HOP = {"transfer-encoding", "connection", "content-length", "host"}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def below():
+    """`await below(url)`: the address of a page behind a proxy that serves it below a path of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(url):
+            session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
+            application = web.Application()
+            application.router.add_route("*", PREFIX + "/{rest:.*}", functools.partial(forwarded, session, url))
+            runner = web.AppRunner(application, shutdown_timeout=0.1)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            return f"http://127.0.0.1:{runner.addresses[0][1]}{PREFIX}/"
+
+        yield start
+
+
+async def forwarded(session, url, request):
+    """What the server at `url` says, as it says it, bit by bit."""
+    asked = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+    target = URL(f"{url}/{request.rel_url.raw_path.removeprefix(PREFIX + '/')}", encoded=True)
+    target = target.with_query(request.rel_url.raw_query_string)
+    body = await request.read()
+    async with session.request(request.method, target, headers=asked, data=body, allow_redirects=False) as answer:
+        told = [(name, value) for name, value in answer.headers.items() if name.lower() not in _HOP]
+        response = web.StreamResponse(status=answer.status, headers=CIMultiDict(told))
+        await response.prepare(request)
+        async for part in answer.content.iter_any():
+            await response.write(part)
+        return response

@@ -197,3 +197,18 @@ async def test_people_sign_in_with_a_token_and_out_again(page, guarded):
     await page.goto(f"{url}/")
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.locator("h1")).to_have_text("Sign in")
+
+
+async def test_below_a_path_people_sign_in_too_and_neighbours_do_not_get_their_cookie(context, page, guarded, below):
+    url, token = guarded
+    root = await below(url)
+    await page.goto(f"{root}health")
+    await page.get_by_label("Token").fill(token)
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.locator("h1")).to_have_text("Health")
+    assert page.url == f"{root}health"
+    (cookie,) = await context.cookies()
+    assert cookie["path"] == "/tools/steersman"
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.locator("h1")).to_have_text("Sign in")
+    assert await context.cookies() == []

@@ -115,9 +115,13 @@ async def test_a_freeze_holds_a_change_until_it_is_thawed(cluster, client, names
 
     async def held():
         told = json.loads((await steersman("why", "deployment/web", "-o", "json"))[1])
-        return told["pending"] and told["pending"]["gate"] == "freeze" and told["verdict"].startswith("a restart waits")
+        assert told["pending"] is not None
+        assert told["pending"]["gate"] == "freeze"
+        assert told["verdict"].startswith("a restart waits")
+        assert told["told"].startswith("the restart for configmap/app#mode waits: ")
+        return True
 
-    await eventually(held, "why names the freeze", timeout=60)
+    await eventually(held, "why names the freeze, and what the operator says about it", timeout=60)
     assert await stamp(client, namespace) is None
     await steersman("reload", "thaw", "deployment/web")
     await eventually(lambda: stamp(client, namespace), "it restarts", timeout=60)

@@ -22,7 +22,7 @@ import asyncio
 import copy
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -54,6 +54,9 @@ T = TypeVar("T")
 ByName: TypeAlias = Literal["never", "refused", "always"]  # when single names are followed instead of a collection
 
 log = Logger(__name__)
+
+
+ABSENT: Final = "the server has no such kind (is the CustomResourceDefinition installed?)"
 
 
 class SharedInformer(Generic[T]):
@@ -160,8 +163,7 @@ class SharedInformer(Generic[T]):
                 continue
             where = f"namespace {scope}: " if scope else ""
             absent = isinstance(error, NotFound) and not reflector.status.synced
-            hint = " (is the CustomResourceDefinition installed?)" if absent else ""
-            found.append(f"{where}{error}{hint}")
+            found.append(f"{where}{ABSENT if absent else error}")
         found += self._named.problems()[:3]
         found += [f"{ref} left out: {why}" for ref, why in list(self._bad.items())[:3]]
         if len(self._bad) > 3:

@@ -285,6 +285,8 @@ class Reflector(Generic[T]):
             self._log.info("the kind is not installed; it is taken up when it is")
         else:
             say = self._log.error if error.code in {401, 403} else self._log.info
+            if isinstance(error, NotFound):  # a kind that is not there: the manager says so, of all that are missing
+                say = self._log.debug
             say("the source fails and is retried", step=type(step).__name__, reason=error.reason, error=str(error))
 
 

@@ -37,7 +37,13 @@ def command() -> None:
     "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write the kubeconfig to this file too."
 )
 def up(full: bool, flags: tuple[str, ...], kubeconfig_out: Path | None) -> None:
-    """Start a control plane in the background."""
+    """Start a control plane in the background.
+
+    \b
+    Examples:
+      steersman controlplane up
+      steersman controlplane up --full
+    """
     background = Background()
     if (running := background.running()) is None:
         _build([CONTROL_PLANE, KWOK] if full else [CONTROL_PLANE])
@@ -55,7 +61,12 @@ def up(full: bool, flags: tuple[str, ...], kubeconfig_out: Path | None) -> None:
 
 @command.command()
 def down() -> None:
-    """Stop the control plane in the background."""
+    """Stop the control plane in the background.
+
+    \b
+    Examples:
+      steersman controlplane down
+    """
     stopped = Background().stop()
     click.echo(f"stopped {stopped.url}" if stopped else "no control plane is running")
 
@@ -63,7 +74,12 @@ def down() -> None:
 @command.command()
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def status(output: str) -> int:
-    """Say whether a control plane is running in the background; exit with 3 when none is."""
+    """Say whether a control plane is running in the background; exit with 3 when none is.
+
+    \b
+    Examples:
+      steersman controlplane status
+    """
     running = Background().running()
     match output:
         case "json":
@@ -78,7 +94,13 @@ def status(output: str) -> int:
 @command.command()
 @click.argument("modules", nargs=-1, type=click.Choice(sorted(_MODULES)))
 def build(modules: tuple[str, ...]) -> None:
-    """Build the programs ahead of time (the control plane, unless others are named) and say where they are."""
+    """Build the programs ahead of time (the control plane, unless others are named) and say where they are.
+
+    \b
+    Examples:
+      steersman controlplane build
+      steersman controlplane build kwok helm
+    """
     for folder in _build([_MODULES[name] for name in modules or ("controlplane",)]):
         click.echo(folder)
 

@@ -39,7 +39,7 @@ def import_(zone: str, key_file: Path | None, selector: str, namespace: str) -> 
 
     \b
     Examples:
-      steersman dns import example.org@192.0.2.53 --key-file transfer.key | kubectl apply -f -
+      steersman dns import example.org@192.0.2.53 --key-file my.key > zone.yaml
     """
     import asyncio
 

@@ -165,7 +165,7 @@ def command(
 
     \b
     Examples:
-      steersman manifests --operators reload --image example.org/steersman:1.0 | kubectl apply -f -
+      steersman manifests --image example.org/steersman:1.0 | kubectl apply -f -
       steersman manifests --config steersman.yaml --namespaces shop,stock
     """
     from importlib.metadata import version

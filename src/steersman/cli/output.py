@@ -18,13 +18,25 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["console", "fitted", "harmless", "output_option", "print_fields", "print_hanging", "print_table", "show"]
+__all__ = [
+    "console",
+    "fitted",
+    "harmless",
+    "output_option",
+    "print_fields",
+    "print_hanging",
+    "print_table",
+    "show",
+    "stacked",
+]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 WIDE: Final = 1_000  # columns, where nobody looks: a pipe must not cut lines
 GAP: Final = 3  # between columns, where there is room
 LEAST: Final = 12  # of a column whose words must break
+READABLE: Final = 30  # of a column whose lines break
+INDENT: Final = "    "  # of what stands below its row
 
 
 def output_option(*further: str) -> Callable[[F], F]:
@@ -81,7 +93,10 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_table(to: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows below headings, as kubectl prints them; what does not fit goes on below, rather than vanish."""
+    """Rows below headings, as kubectl prints them; what does not fit goes on below, rather than vanish.
+
+    Where whole columns would have to become narrow, the longest get lines of their own below their row.
+    """
     from rich.text import Text
 
     grid = [[Text(column.upper(), style="bold") for column in columns]]
@@ -90,20 +105,17 @@ def print_table(to: Console, columns: Sequence[str], rows: Iterable[Sequence[obj
         for row in rows
     ]
     used = [place for place in range(len(columns)) if any(len(row[place]) for row in grid)]
-    grid = [[row[place] for place in used] for row in grid]
-    widths, gap = fitted(
-        [
-            max(max((len(line) for line in row[place].plain.splitlines()), default=0) for row in grid)
-            for place in range(len(used))
-        ],
-        [
-            max(max((len(word) for word in row[place].plain.split()), default=0) for row in grid)
-            for place in range(len(used))
-        ],
-        to.width,
-    )
-    for row in grid:
-        _print_row(to, row, widths, gap)
+    natural = {place: max(_longest(row[place].plain.splitlines()) for row in grid) for place in used}
+    words = {place: max(_longest(row[place].plain.split()) for row in grid) for place in used}
+    below = stacked([natural[place] for place in used], [words[place] for place in used], to.width)
+    beside = [place for number, place in enumerate(used) if number not in below]
+    widths, gap = fitted([natural[place] for place in beside], [words[place] for place in beside], to.width)
+    for number, row in enumerate(grid):
+        _print_row(to, [row[place] for place in beside], widths, gap)
+        for place in (used[one] for one in below) if number else ():
+            if row[place].plain:
+                label = f"{columns[place].lower()}  " if columns[place] else ""
+                _print_hanging(to, Text(INDENT + label, style="dim"), row[place])
 
 
 def print_fields(to: Console, fields: Sequence[tuple[str, str]]) -> None:
@@ -117,8 +129,32 @@ def print_hanging(to: Console, lead: str | Text, text: str) -> None:
     """A line that goes on below its text, not below what leads it."""
     from rich.text import Text
 
-    first = Text(harmless(lead)) if isinstance(lead, str) else lead
-    _print_row(to, [first, Text(harmless(text))], [len(first), max(to.width - len(first), LEAST)], 0)
+    _print_hanging(to, Text(harmless(lead)) if isinstance(lead, str) else lead, Text(harmless(text)))
+
+
+def _print_hanging(to: Console, lead: Text, text: Text) -> None:
+    _print_row(to, [lead, text], [len(lead), max(to.width - len(lead), LEAST)], 0)
+
+
+def _longest(parts: Iterable[str]) -> int:
+    return max(map(len, parts), default=0)
+
+
+def stacked(natural: Sequence[int], words: Sequence[int], width: int) -> list[int]:
+    """Which columns stand below their row, because beside the others they would be too narrow to read.
+
+    The first names the row and stays. One long column may share the line, as long as it has room for a few words.
+    """
+    beside = list(range(len(natural)))
+    while len(beside) > 1:
+        made, gap = fitted([natural[place] for place in beside], [words[place] for place in beside], width)
+        cut = [place for place, got in zip(beside, made, strict=True) if got < min(natural[place], READABLE)]
+        fits = sum(made) + gap * (len(made) - 1) <= width
+        broken = any(got < words[place] for place, got in zip(beside, made, strict=True))
+        if fits and not cut and not broken:
+            break
+        beside.remove(max(beside[1:], key=lambda place: natural[place]))
+    return [place for place in range(len(natural)) if place not in beside]
 
 
 def fitted(natural: Sequence[int], words: Sequence[int], width: int) -> tuple[list[int], int]:

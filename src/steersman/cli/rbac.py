@@ -32,7 +32,7 @@ def command(
     \b
     Examples:
       steersman rbac --operators reload | kubectl apply -f -
-      steersman rbac --operators reload,dns --config steersman.yaml --namespaces shop,stock
+      steersman rbac --operators reload --config steersman.yaml --namespaces shop
     """
     from steersman.operators.rights import rights_of
 

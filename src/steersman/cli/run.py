@@ -160,7 +160,25 @@ async def _operators(settings: Settings, own_namespace: str, client: Client) -> 
         lease=_lease(settings, own_namespace),
     )
     made = {name: load_operator(name).parts(settings.sections.get(name), around) for name in settings.operators}
+    for name, parts in made.items():
+        _warn_of_missing(name, parts, around.served)
     return {name: replace(parts, controllers=_narrowed(parts.controllers, settings)) for name, parts in made.items()}
+
+
+def _warn_of_missing(name: str, parts: Parts, served: frozenset[Kind] | None) -> None:
+    """Say once, and first, which of its kinds an operator waits for and how they are installed."""
+    from steersman.operators import load_operator
+
+    own = {one.KIND for one in load_operator(name).kinds}
+    asked = {one.target.KIND for one in parts.controllers if one.target is not None}
+    waits = asked & own - (own if served is None else served)
+    if waits:
+        Logger(__name__).warning(
+            "kinds are missing; the operator waits for them",
+            operator=name,
+            kinds=", ".join(sorted(kind.plural for kind in waits)),
+            install=f"steersman crds --operators {name} | kubectl apply -f -",
+        )
 
 
 async def _served(client: Client) -> frozenset[Kind] | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from steersman.web.model import Health, Now, OperatorTables, Status, WorkloadNode
+    from steersman.web.model import Change, Health, Now, OperatorTables, Status, WorkloadNode
 
 __all__ = ["command"]
 
@@ -129,8 +129,10 @@ def _draw(to: Console, status: Status) -> None:
     _controllers(to, health)
     _watches(to, health)
     _waiting(to, now)
+    _recent(to, now)
     for operator in status.operators.operators:
-        _tables(to, operator)
+        if operator.name != "reload":  # the same things, and they stand above
+            _tables(to, operator)
 
 
 def _controllers(to: Console, health: Health) -> None:
@@ -189,12 +191,27 @@ def _waiting(to: Console, now: Now) -> None:
         ("Held back", now.held, due),
     )
     for title, nodes, end in lists:
-        rows = [(node.id, _cause(node), _why(node), end(node)) for node in nodes]
+        rows = [(node.id, _sources(node.changes), _why(node), end(node)) for node in nodes]
         _section(to, title, ("workload", "for", "why", ""), rows)
 
 
-def _cause(node: WorkloadNode) -> str:
-    return " ".join(f"{one.source}#{','.join(one.keys)}" if one.keys else one.source for one in node.changes)
+def _recent(to: Console, now: Now) -> None:
+    from steersman.web.pages.pieces import duration
+
+    rows = [
+        (
+            f"{duration((now.at - one.at).total_seconds())} ago",
+            one.workload,
+            _sources(one.changes),
+            f"{one.outcome.value}: {one.note}" if one.note else one.outcome.value,
+        )
+        for one in now.recent
+    ]
+    _section(to, "Last restarts", ("when", "workload", "for", "outcome"), rows)
+
+
+def _sources(changes: Sequence[Change]) -> str:
+    return " ".join(f"{one.source}#{','.join(one.keys)}" if one.keys else one.source for one in changes)
 
 
 def _why(node: WorkloadNode) -> str:

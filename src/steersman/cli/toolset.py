@@ -49,6 +49,10 @@ def discover(config: Path | None, probe: bool, output: str, **cluster: Any) -> N
     """List the services that are tools, as the operator would find them now.
 
     Without --probe, a service counts as well when a label says what it is.
+
+    \b
+    Examples:
+      steersman toolset discover --probe
     """
     settings = settings_from(config, namespaces=cluster["namespace"])
     look, _ = asyncio.run(look_now(settings, cluster, probe=probe))
@@ -73,7 +77,12 @@ def discover(config: Path | None, probe: bool, output: str, **cluster: Any) -> N
 @output_option()
 @kube_options
 def diff(config: Path | None, probe: bool, output: str, **cluster: Any) -> int:
-    """Compare the ConfigMaps with what they should be; exit code 3 when they differ."""
+    """Compare the ConfigMaps with what they should be; exit code 3 when they differ.
+
+    \b
+    Examples:
+      steersman toolset diff
+    """
     settings = settings_from(config, namespaces=None)
     look, stand = asyncio.run(look_now(settings, cluster, probe=probe))
     from steersman.operators.toolset.steps import drift_of, plan_target
@@ -101,7 +110,12 @@ def diff(config: Path | None, probe: bool, output: str, **cluster: Any) -> int:
 @output_option()
 @kube_options
 def explain(service: str, files: tuple[Path, ...], config: Path | None, output: str, **cluster: Any) -> int:
-    """Say why a Service is a tool, or why it is not; exit code 3 when it is not."""
+    """Say why a Service is a tool, or why it is not; exit code 3 when it is not.
+
+    \b
+    Examples:
+      steersman toolset explain monitoring/prometheus
+    """
     from steersman.errors import ConfigError
     from steersman.kube.resources import ObjectRef
     from steersman.operators.toolset.detection import detect
@@ -152,7 +166,12 @@ def explain(service: str, files: tuple[Path, ...], config: Path | None, output: 
 @_CONFIG
 @kube_options
 def restore(config: Path | None, **cluster: Any) -> None:
-    """Give overrides.yaml and other people's keys back from the copy that the operator keeps."""
+    """Give overrides.yaml and other people's keys back from the copy that the operator keeps.
+
+    \b
+    Examples:
+      steersman toolset restore
+    """
     settings = settings_from(config, namespaces=None)
     restored = asyncio.run(_restore(settings, cluster))
     click.echo(f"gave back {', '.join(restored)}" if restored else "nothing to give back")

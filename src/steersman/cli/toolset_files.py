@@ -97,6 +97,10 @@ def render(files: tuple[Path, ...], config: Path | None, output: str) -> None:
 
     Services that only look like a tool by name or port are left out: nobody can be asked. An overrides.yaml in the
     target ConfigMap, when that is among the manifests, is merged in.
+
+    \b
+    Examples:
+      steersman toolset render -f services.yaml
     """
     from msgspec.structs import replace
 
@@ -153,7 +157,12 @@ def _print(objects: list[dict[str, Any]], output: str) -> None:
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), metavar="OVERRIDES.yaml|custom_toolset.yaml")
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
 def validate(file: Path, config: Path | None) -> int:
-    """Check overrides, or a rendered custom_toolset.yaml; exit code 3 when something is wrong."""
+    """Check overrides, or a rendered custom_toolset.yaml; exit code 3 when something is wrong.
+
+    \b
+    Examples:
+      steersman toolset validate overrides.yaml
+    """
     from steersman.errors import ConfigError, FormatError
     from steersman.operators.toolset.conformance import check_holmes
     from steersman.operators.toolset.holmes import Profile, entries_of
@@ -194,6 +203,10 @@ def merge(sources: tuple[Path, ...], target: Path | None) -> None:
     """Join the custom_toolset.yaml of a base and its parts into one file, for a consumer that reads one.
 
     A FOLDER is a mounted ConfigMap. Run it before the consumer, in an init container.
+
+    \b
+    Examples:
+      steersman toolset merge parts/base parts/1 --to custom_toolset.yaml
     """
     from steersman.errors import ConfigError, FormatError
     from steersman.operators.toolset.joining import join_files

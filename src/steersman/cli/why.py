@@ -88,18 +88,12 @@ def _draw(console: Console, made: Answer) -> None:
         )
     else:
         rows.append(("last restart", "none that is written down"))
-    pending = made.pending
-    rows.append(
-        (
-            "pending",
-            "none"
-            if pending is None
-            else f"{' '.join(pending.sources)}: {pending.reason}" + (f", due {pending.due}" if pending.due else ""),
-        )
-    )
+    rows.append(("pending", _pending(made)))
+    if made.told:
+        rows.append(("the operator says", made.told))
     if made.circuit != "closed":
         rows.append(("circuit", made.circuit))
-    if made.edges:
+    if made.edges and not made.told:  # it knows more than can be seen from here: other workloads, its own settings
         rows.append(("now", made.verdict))
     rows += [("not watched", f"{one.source} ({one.rule})") for one in made.not_watched]
     rows += [("problem", text) for text in made.problems]
@@ -111,6 +105,15 @@ def _draw(console: Console, made: Answer) -> None:
         console.print()
         rows_ = [(one.at, one.cause, one.outcome) for one in made.restarts[:_SHOWN]]
         print_table(console, ["restarted", "for", "outcome"], rows_)
+
+
+def _pending(made: Answer) -> str:
+    if made.pending is None:
+        return "none"
+    sources = " ".join(made.pending.sources)
+    if made.told:
+        return sources
+    return f"{sources}: {made.pending.reason}" + (f", due {made.pending.due}" if made.pending.due else "")
 
 
 def _edges(console: Console, made: Answer) -> None:

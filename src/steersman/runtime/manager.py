@@ -357,8 +357,11 @@ class Manager:
             await self._clock.sleep(PATIENCE_SECONDS if self._sync is None else min(PATIENCE_SECONDS, self._sync))
             waited = self._clock.monotonic() - began
             late = [informer.health() for informer in self._informers() if not informer.has_synced()]
+            alike: dict[str | None, list[str]] = {}
             for health in late:
-                log.warning("source not synced", source=health.name, problem=health.problem, waited_seconds=int(waited))
+                alike.setdefault(health.problem, []).append(health.name)
+            for problem, sources in alike.items():
+                log.warning("not synced", sources=", ".join(sources), problem=problem, waited_seconds=int(waited))
             if late and self._sync is not None and waited >= self._sync:
                 names = "; ".join(f"{health.name} ({health.problem or 'no answer yet'})" for health in late)
                 raise SyncTimeout(f"not synced within {self._sync:g} s: {names}")

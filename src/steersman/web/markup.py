@@ -5,6 +5,12 @@ message can never become part of the page's structure.
 
     >>> str(h("a", {"href": "/x?a=1&b=2"}, "<b>"))
     '<a href="/x?a=1&amp;b=2">&lt;b&gt;</a>'
+
+Addresses are written from the page's own root, and handed out relative to where the reader is: below whatever path a
+proxy puts in front.
+
+    >>> h("a", {"href": "/map"}).seen_from("/history/7")
+    '<a href="../map"></a>'
 """
 
 from __future__ import annotations
@@ -13,9 +19,10 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["Child", "Element", "h", "text_of"]
+__all__ = ["Child", "Element", "h", "text_of", "way_to_root"]
 
 _VOID: Final = frozenset({"area", "br", "col", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "use"})
+_ADDRESSES: Final = frozenset({"href", "src", "action", "data-root"})
 
 Child = "Element | str | int | float | None | Iterable[Child]"
 
@@ -32,13 +39,28 @@ class Element:
 
     def __str__(self) -> str:
         parts: list[str] = []
-        _write(self, parts)
+        _write(self, parts, "/")
+        return "".join(parts)
+
+    def seen_from(self, path: str) -> str:
+        """The same, with addresses relative to a page at `path`."""
+        parts: list[str] = []
+        _write(self, parts, way_to_root(path))
         return "".join(parts)
 
 
 def h(tag: str, attributes: Mapping[str, object] | None = None, /, *children: object) -> Element:
     """An element. An attribute that is None or False is left out, one that is True has no value."""
     return Element(tag, attributes or {}, children)
+
+
+def way_to_root(path: str) -> str:
+    """What leads from a page at `path` to the first one.
+
+    >>> [way_to_root(path) for path in ("/", "/map", "/history/7", "/workloads/deployment/shop/web")]
+    ['./', './', '../', '../../../']
+    """
+    return "../" * (path.count("/") - 1) or "./"
 
 
 def text_of(child: object) -> str:
@@ -53,7 +75,7 @@ def text_of(child: object) -> str:
     return "".join(text_of(one) for one in child)
 
 
-def _write(child: object, parts: list[str]) -> None:
+def _write(child: object, parts: list[str], root: str) -> None:
     if child is None:
         return
     if isinstance(child, Element):
@@ -61,11 +83,14 @@ def _write(child: object, parts: list[str]) -> None:
         for name, value in child.attributes.items():
             if value is None or value is False:
                 continue
-            parts.append(f" {name}" if value is True else f' {name}="{html.escape(str(value))}"')
+            text = str(value)
+            if name in _ADDRESSES and text.startswith("/"):
+                text = root + text[1:]
+            parts.append(f" {name}" if value is True else f' {name}="{html.escape(text)}"')
         parts.append(">")
         if child.tag not in _VOID:
             for one in child.children:
-                _write(one, parts)
+                _write(one, parts, root)
             parts.append(f"</{child.tag}>")
         elif child.tag in {"path", "rect", "circle", "use"}:
             parts[-1] = "/>"
@@ -74,4 +99,4 @@ def _write(child: object, parts: list[str]) -> None:
     else:
         assert isinstance(child, Iterable)
         for one in child:
-            _write(one, parts)
+            _write(one, parts, root)

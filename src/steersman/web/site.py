@@ -23,6 +23,7 @@ from steersman.web.access import COOKIE, Access, Denied, Mode
 from steersman.web.api import ENDPOINTS, PREFIX, BadParameter, HistoryParameters, read_parameters
 from steersman.web.assets import static_files
 from steersman.web.live import Broadcast
+from steersman.web.markup import way_to_root
 from steersman.web.model import Problem
 from steersman.web.observer import Observer
 from steersman.web.openapi import openapi
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.runtime.manager import Manager
     from steersman.web.api import Endpoint
+    from steersman.web.markup import Element
     from steersman.web.model import Scene
     from steersman.web.pages import Page
 
@@ -132,16 +134,17 @@ class Site:
     def _refused(self, request: web.Request, error: Denied) -> web.Response:
         if error.status == 401 and not _wants_json(request):
             target = quote(request.path_qs, safe="/?=&")
-            return web.Response(status=303, headers={**HEADERS, "Location": f"/sign-in?to={quote(target)}"})
+            where = f"{way_to_root(request.rel_url.raw_path)}sign-in?to={quote(target)}"
+            return web.Response(status=303, headers={**HEADERS, "Location": where})
         return self._problem(request, str(error), error.status)
 
     def _problem(self, request: web.Request, text: str, status: int) -> web.Response:
         if _wants_json(request):
             return _json(Problem(error=text, status=status), status)
-        return _html(problem_page(text, status), status)
+        return _html(request, problem_page(text, status), status)
 
     async def _sign_in_form(self, request: web.Request) -> web.Response:
-        return _html(sign_in_page(_inside(request.query.get("to", "/"))))
+        return _html(request, sign_in_page(_inside(request.query.get("to", "/"))))
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         """Keep the token in a cookie that scripts cannot read and other sites cannot send."""
@@ -151,14 +154,16 @@ class Site:
             if self.access.mode is Mode.TOKEN:
                 await self.access.check_token(token)
         except (Denied, KubeError) as error:
-            return _html(sign_in_page(target, str(error)), getattr(error, "status", 503))
-        response = web.Response(status=303, headers={**HEADERS, "Location": target})
-        response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=request.secure, path="/")
+            return _html(request, sign_in_page(target, str(error)), getattr(error, "status", 503))
+        response = web.Response(status=303, headers={**HEADERS, "Location": f".{target}"})
+        secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
+        # without a path a cookie is for the folder of this address: never for a neighbour behind the same proxy
+        response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=secure, path="")
         return response
 
     async def _sign_out(self, _request: web.Request) -> web.Response:
-        response = web.Response(status=303, headers={**HEADERS, "Location": "/sign-in"})
-        response.del_cookie(COOKIE, path="/")
+        response = web.Response(status=303, headers={**HEADERS, "Location": "./sign-in"})
+        response.set_cookie(COOKIE, "", max_age=0, path="")
         return response
 
     # -- what there is -----------------------------------------------------------------------------------------------
@@ -189,8 +194,8 @@ class Site:
             read: Any = read_parameters(HistoryParameters, query) if page.name == "history" else query
             shown = page.make(self.observer, dict(request.match_info), read)
             if shown is None:
-                return _html(problem_page("There is no such thing here, or it is gone.", 404), 404)
-            return _html(shown)
+                return _html(request, problem_page("There is no such thing here, or it is gone.", 404), 404)
+            return _html(request, shown)
 
         return answer
 
@@ -227,5 +232,6 @@ def _json(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json", headers=HEADERS)
 
 
-def _html(document: str, status: int = 200) -> web.Response:
+def _html(request: web.Request, page: Element, status: int = 200) -> web.Response:
+    document = f"<!doctype html>\n{page.seen_from(request.rel_url.raw_path)}"
     return web.Response(text=document, status=status, content_type="text/html", headers=HEADERS)

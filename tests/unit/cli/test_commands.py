@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import click
 import pytest
 import structlog
 import yaml
 
-from steersman.cli.main import _run
+from steersman.cli.main import _run, cli
+from steersman.cli.run import _warn_of_missing
 from steersman.cli.settings import Settings, load_settings
 from steersman.errors import ConfigError
+from steersman.kube.resources import Kind
+from steersman.operators import load_operator
+from steersman.runtime.parts import Surroundings
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -51,6 +56,23 @@ def test_help_lists_every_command_without_importing_them(capsys):
     assert _run(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("apiserver", "controlplane", "crds", "demo", "run"))
+
+
+def test_the_help_of_every_command_fits_80_columns_and_has_an_example(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def visit(path, command):
+        assert _run([*path, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines())) <= 80, f"{path}: {max(shown.splitlines(), key=len)}"
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                visit([*path, name], command.get_command(context, name))
+        else:
+            assert "steersman " in shown.partition("Usage:")[2].partition("\n")[2], f"{path}: no example"
+
+    visit([], cli)
 
 
 def test_definitions_of_a_file_are_printed_as_yaml(capsys):
@@ -132,6 +154,19 @@ def test_every_option_of_run_is_also_a_variable(variable, value, said, monkeypat
     monkeypatch.setenv(variable, value)
     assert _run(["run", WEBAPP]) in {1, 2}
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("operator", "waits"), [("dns", 12), ("hourglass", 2), ("reload", 0), ("toolset", 0)])
+def test_the_kinds_an_operator_waits_for_are_told_once_with_the_command_that_installs_them(operator, waits):
+    loaded = load_operator(operator)
+    none = frozenset[Kind]()
+    parts = loaded.parts(loaded.config(), Surroundings(served=none))
+    with structlog.testing.capture_logs() as logs:
+        _warn_of_missing(operator, parts, none)
+        _warn_of_missing(operator, parts, frozenset(kind.KIND for kind in loaded.kinds))
+        _warn_of_missing(operator, parts, None)
+    assert sum(len(line["kinds"].split(", ")) for line in logs) == waits
+    assert all(f"steersman crds --operators {operator} |" in line["install"] for line in logs)
 
 
 def test_a_file_says_what_it_says_and_the_rest_is_default(tmp_path):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from steersman.cli.migrate import _draw as draw_migration
 from steersman.cli.migration import ORIGINALS, report_on
-from steersman.cli.output import LEAST, fitted, print_fields, print_hanging, print_table
+from steersman.cli.output import LEAST, fitted, print_fields, print_hanging, print_table, stacked
 from steersman.cli.status import _tables as draw_tables
 from steersman.runtime.parts import Row, State, Table
 from steersman.web.model import OperatorTables
@@ -56,6 +56,40 @@ def test_a_long_cell_goes_on_below_itself_and_loses_nothing():
     assert max(map(len, lines)) <= 80
     assert all(line.startswith(" " * 16) for line in lines[2:])
     assert " ".join(line[16:] for line in lines[1:]).split() == told.split()
+
+
+@given(
+    st.lists(st.lists(st.text("pqrstuvw ", max_size=90), min_size=4, max_size=4), min_size=1, max_size=4),
+    st.sampled_from([60, 80, 120]),
+)
+def test_a_table_fits_and_loses_nothing(rows, width):
+    lines = drawn(lambda to: print_table(to, ("a", "b", "c", "d"), rows), width=width)
+    assert max(map(len, lines)) <= width
+    shown = "".join(lines).translate(str.maketrans("", "", " abcdABCD"))  # without headings and labels
+    assert sorted(shown) == sorted("".join("".join(row) for row in rows).replace(" ", ""))
+
+
+def test_columns_that_would_become_narrow_stand_below_their_row():
+    why = "deployment/catalog failed for the same change: not available after 1 s"
+    rows = [("deployment/shop/orders", "secret/shop/database#password", why, ""), ("deployment/shop/web", "", "", "x")]
+    assert drawn(lambda to: print_table(to, ("workload", "for", "why", ""), rows)) == [
+        "WORKLOAD                 FOR",
+        "deployment/shop/orders   secret/shop/database#password",
+        "    why  deployment/catalog failed for the same change: not available after 1 s",
+        "deployment/shop/web                                      x",
+    ]
+
+
+@given(COLUMNS, st.integers(40, 200))
+def test_beside_each_other_stand_only_columns_that_can_be_read(columns, width):
+    natural, words = [max(pair) for pair in columns], [min(pair) for pair in columns]
+    below = stacked(natural, words, width)
+    beside = [place for place in range(len(natural)) if place not in below]
+    assert beside[0] == 0
+    made, gap = fitted([natural[place] for place in beside], [words[place] for place in beside], width)
+    if len(beside) > 1:
+        assert sum(made) + gap * (len(made) - 1) <= width
+        assert all(got >= words[place] for got, place in zip(made, beside, strict=True))
 
 
 def test_a_column_with_neither_heading_nor_content_is_not_there():

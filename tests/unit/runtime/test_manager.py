@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
+from structlog.testing import capture_logs
 
 from steersman.errors import ConfigError
 from steersman.kube.errors import Conflict, NotFound
@@ -163,6 +164,16 @@ async def test_a_controller_whose_kind_is_missing_holds_up_nobody_else(house):
     await settle()
     assert "ended p" in house.diary
     assert manager.ready()["source pods"] is None
+
+
+async def test_sources_that_fail_alike_are_complained_about_in_one_line(house):
+    manager = house.build(Controller(App, noting(house)), Controller(Pod, noting(house), "pods"))
+    await house.start(manager, synced=False)
+    house.caches[App].problem = house.caches[Pod].problem = "the server has no such kind"
+    with capture_logs() as logs:
+        await house.clock.advance(11)
+    (line,) = [line for line in logs if line["event"] == "not synced"]
+    assert line["sources"] == "apps.example.org, pods"
 
 
 async def test_with_a_limit_a_source_that_does_not_sync_ends_the_process_by_name(house):

@@ -15,6 +15,7 @@ from steersman.operators.reload.changes import wanted
 from steersman.operators.reload.forecast import WorkloadName
 from steersman.operators.reload.plan import Action
 from steersman.operators.reload.state import Past, read_state
+from steersman.operators.reload.telling import REASONS
 from steersman.operators.reload.types import APPLIED, RESTARTED_AT, RESTARTED_FOR
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str  # what happens next, or the first rule that stands against a restart
     restarts: tuple[RestartRecord, ...]
     problems: tuple[str, ...]
+    told: str = ""  # what the operator last said about a change that waits
 
 
 def answer(
@@ -117,6 +119,7 @@ def answer(
         verdict=_verdict(look),
         restarts=_restarts(look, found.applied.restarts if found.applied else (), events, status),
         problems=plan.problems,
+        told=_held(look, events),
     )
 
 
@@ -154,6 +157,14 @@ def _verdict(look: Look) -> str:
     if plan.action is Action.SEED:
         return f"no restart: {plan.reason}, so what it uses is only written down"
     return f"no restart: {plan.reason}"
+
+
+def _held(look: Look, events: Iterable[Any]) -> str:
+    """What the operator last said about a change that waits: it knows the other workloads, which are not read here."""
+    applied = read_state(look.workload.annotations.get(APPLIED)).applied
+    last = max(applied.restarts, default=0) if applied else 0
+    said = [(when, text) for when, reason, text in _told(events) if reason in REASONS.values() and when >= last]
+    return max(said)[1] if said and look.plan.changes else ""
 
 
 def _restarts(look: Look, times: Sequence[int], events: Iterable[Any], status: str) -> tuple[RestartRecord, ...]:

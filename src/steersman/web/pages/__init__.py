@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from steersman.web.markup import Element
 from steersman.web.pages import health, history, mapping, now, operators, workload
 from steersman.web.pages.layout import problem_page, sign_in_page
 
@@ -23,7 +24,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     name: str
-    make: Callable[[Any, dict[str, str], Any], str | None]  # observer, path, query; None: there is no such thing
+    make: Callable[[Any, dict[str, str], Any], Element | None]  # observer, path, query; None: there is no such thing
 
 
 PAGES: Final = (

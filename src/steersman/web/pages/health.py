@@ -18,7 +18,7 @@ __all__ = ["page"]
 WIDTH, HEIGHT = 240, 48  # of a chart, in its own units
 
 
-def page(observer: Observer, _path: dict[str, str], _query: Any) -> str:
+def page(observer: Observer, _path: dict[str, str], _query: Any) -> Element:
     """Draw it."""
     health = views.health_of(observer.vitals(), observer.now())
     vitals = health.vitals

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["entry_page", "page"]
 
 
-def page(observer: Observer, _path: dict[str, str], query: HistoryParameters) -> str:
+def page(observer: Observer, _path: dict[str, str], query: HistoryParameters) -> Element:
     """Draw the list."""
     found = views.history_of(observer.scene(), filters_of(query), observer.now())
     filtered = bool(query.namespace or query.text or query.outcome)
@@ -93,7 +93,7 @@ def _more(found: History, query: HistoryParameters) -> Element | None:
     )
 
 
-def entry_page(observer: Observer, path: dict[str, str], _query: Any) -> str | None:
+def entry_page(observer: Observer, path: dict[str, str], _query: Any) -> Element | None:
     """Draw one entry."""
     entry, now = views.entry_of(observer.scene(), path["id"]), observer.now()
     if entry is None:

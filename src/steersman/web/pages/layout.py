@@ -26,7 +26,9 @@ _WHEEL: Final = (
 )
 
 
-def document(name: str, title: str, *view: object, observer: Observer | None = None, refresh: str = "change") -> str:
+def document(
+    name: str, title: str, *view: object, observer: Observer | None = None, refresh: str = "change"
+) -> Element:
     """A whole page. `refresh` says what brings it up to date: `change`, `beat` or nothing."""
     described = None
     if observer is not None:
@@ -37,7 +39,7 @@ def document(name: str, title: str, *view: object, observer: Observer | None = N
         if not ready:
             word, tone = "Not ready", "bad"
         described = h("a", {"class": f"pill {tone}", "href": "/health", "id": "process"}, word)
-    page = h(
+    return h(
         "html",
         {"lang": "en"},
         h(
@@ -53,7 +55,7 @@ def document(name: str, title: str, *view: object, observer: Observer | None = N
         ),
         h(
             "body",
-            {"data-view": name, "data-refresh": refresh},
+            {"data-view": name, "data-refresh": refresh, "data-root": "/"},
             h("a", {"class": "skip", "href": "#view"}, "Skip to content"),
             h(
                 "header",
@@ -95,10 +97,9 @@ def document(name: str, title: str, *view: object, observer: Observer | None = N
             ),
         ),
     )
-    return f"<!doctype html>\n{page}"
 
 
-def problem_page(text: str, status: int) -> str:
+def problem_page(text: str, status: int) -> Element:
     """A page that says what is wrong."""
     return document(
         "problem",
@@ -113,7 +114,7 @@ def problem_page(text: str, status: int) -> str:
     )
 
 
-def sign_in_page(target: str, problem: str = "") -> str:
+def sign_in_page(target: str, problem: str = "") -> Element:
     """The form that takes a token."""
     return document(
         "sign-in",

@@ -22,7 +22,7 @@ __all__ = ["page"]
 MOST = 200  # workloads of the list; the picture shows all of them
 
 
-def page(observer: Observer, _path: dict[str, str], query: dict[str, list[str]]) -> str:
+def page(observer: Observer, _path: dict[str, str], query: dict[str, list[str]]) -> Element:
     """Draw it."""
     text, wanted = query.get("text", [""])[0].strip(), query.get("standing", [""])[0]
     if wanted not in tuple(Standing):

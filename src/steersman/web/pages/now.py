@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["page"]
 
 
-def page(observer: Observer, _path: dict[str, str], _query: Any) -> str:
+def page(observer: Observer, _path: dict[str, str], _query: Any) -> Element:
     """Draw it."""
     scene = observer.scene()
     now = views.now_of(scene, observer.vitals(), observer.now())

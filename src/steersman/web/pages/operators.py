@@ -19,7 +19,7 @@ __all__ = ["page"]
 MOST = 500  # rows of one table
 
 
-def page(observer: Observer, _path: dict[str, str], _query: Any) -> str:
+def page(observer: Observer, _path: dict[str, str], _query: Any) -> Element:
     """Draw it."""
     found = views.operators_of(observer.tables(), observer.now())
     shown = [

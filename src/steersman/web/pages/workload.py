@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["page"]
 
 
-def page(observer: Observer, path: dict[str, str], _query: Any) -> str | None:
+def page(observer: Observer, path: dict[str, str], _query: Any) -> Element | None:
     """Draw it."""
     view = views.workload_of(observer.scene(), path["kind"], path["namespace"], path["name"])
     if view is None:

@@ -30,7 +30,7 @@ async function refresh() {
   running = true;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (answer.redirected && new URL(answer.url).pathname === "/sign-in") location.reload();
+    if (answer.redirected && new URL(answer.url).pathname.endsWith("/sign-in")) location.reload();
     if (answer.ok || answer.status === 404) morph(document, view, await answer.text());
     tick();
   } catch {

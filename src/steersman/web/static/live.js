@@ -31,7 +31,7 @@ export function connect(sign, told) {
     clearTimeout(retry);
     if (source) return;
     if (failures === 0) show("trying", "Connecting");
-    source = new EventSource("/api/v1/events");
+    source = new EventSource(`${document.body.dataset.root}api/v1/events`);
     heard();
     source.onerror = lost;
     for (const kind of ["change", "beat"]) {

@@ -1,7 +1,7 @@
 // The map as a picture: sources on the left, workloads on the right, namespace by namespace. Drawn when something
 // changes and never otherwise; every frame's cost is a performance measure called "map frame".
 import { arrange, ROW } from "./arrange.js";
-import { panel } from "./panel.js";
+import { panel, workloadAddress } from "./panel.js";
 
 const TONES = {
   current: "good", pending: "waiting", rolling: "busy", held: "waiting", open: "bad", failed: "bad", off: "off",
@@ -30,7 +30,7 @@ export function start() {
   // -- what is shown ------------------------------------------------------------------------------------------------
 
   async function load() {
-    const answer = await fetch("/api/v1/map", { cache: "no-store" });
+    const answer = await fetch(`${document.body.dataset.root}api/v1/map`, { cache: "no-store" });
     if (!answer.ok) return;
     const known = chosen?.id;
     plan = arrange(await answer.json(), box.clientWidth / Math.max(1, box.clientHeight));
@@ -278,7 +278,7 @@ export function start() {
     ArrowUp: () => choose(plan.beside(chosen, -1)),
     ArrowRight: () => choose(chosen?.source ? chosen.others[0] ?? chosen : chosen ?? plan.nodes[0]),
     ArrowLeft: () => choose(chosen && !chosen.source ? chosen.others[0] ?? chosen : chosen ?? plan.nodes[0]),
-    Enter: () => chosen && !chosen.source && location.assign(`/workloads/${chosen.id.split("/").map(encodeURIComponent).join("/")}`),
+    Enter: () => chosen && !chosen.source && location.assign(workloadAddress(chosen)),
     Escape: () => choose(null),
     "+": () => zoomBy(1.3),
     "-": () => zoomBy(1 / 1.3),

@@ -17,7 +17,7 @@ function show(element, node, choose) {
   if (node.source) name.textContent = node.name;
   else {
     const link = add(name, "a", "", node.name);
-    link.href = `/workloads/${node.id.split("/").map(encodeURIComponent).join("/")}`;
+    link.href = workloadAddress(node);
     add(element, "span", "note", `${node.standing}: ${node.reason}`);
   }
   if (node.missing) add(element, "span", "state bad", "does not exist");
@@ -34,6 +34,11 @@ function show(element, node, choose) {
     button.addEventListener("click", () => choose(other));
   }
   if (node.others.length > 12) add(list, "li", "quiet", `and ${node.others.length - 12} more`);
+}
+
+// Where a workload has its own page; below whatever path a proxy puts in front.
+export function workloadAddress(node) {
+  return `${document.body.dataset.root}workloads/${node.id.split("/").map(encodeURIComponent).join("/")}`;
 }
 
 function add(parent, tag, name, text) {
