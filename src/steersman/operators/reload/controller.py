@@ -385,8 +385,8 @@ class WorkloadKeeper:
         except BaseException:
             self.follower.not_made(look)
             raise
-        if restarts:
-            self.follower.made(look, None if seen is None else self.transform(seen))
+        if restarts:  # the cache shows the answer as it keeps it
+            self.follower.made(look, None if seen is None else ctx.cache[self._target].get(workload.ref))
         return restarts or seen is not None
 
     def _wake(self, names: Iterable[str]) -> None:
