@@ -19,6 +19,7 @@ TAKES = {
     "events": "3 min; 7 with --seconds 30",
     "import": "1 min",
     "queue": "1 min",
+    "reload": "5 min",
     "sync": "8 min, most of it kopf, which is stopped after 10 min at the latest",
 }
 

@@ -3,7 +3,7 @@
 fan-out    one ConfigMap that many Deployments use changes: one patch each, no read, at most one Event each, and as
            fast as the same number of bare patches, within a factor, measured in the same run
 no-op      an edit of the ConfigMap's metadata: no request
-idle       nothing happens: nothing but watches (and a Lease) is renewed
+idle       rollouts are over and nothing happens: nothing but watches (and a Lease) is renewed
 storm      many sources edited without pause: rollouts bounded by the window, converged soon after the last edit
 memory     thousands of large Secrets that nobody uses
 """
@@ -96,6 +96,13 @@ async def operator(plane: ControlPlane, settings: str) -> AsyncIterator[Child]:
         yield child
 
 
+async def roll(api: Any, name: str) -> None:
+    """What the controller of Deployments writes at the end of a rollout; a bare API server has none."""
+    meta = (await api.get(f"{DEPLOYMENTS}/{name}")).body["metadata"]
+    answer = await api.patch(f"{DEPLOYMENTS}/{name}/status", {"status": {"observedGeneration": meta["generation"]}})
+    assert answer.status == 200, answer
+
+
 async def restarts(api: Any) -> list[int]:
     """How often each Deployment was restarted; -1 for one that is not seeded."""
     found = []
@@ -160,6 +167,8 @@ async def fan_out(results: Results, count: int, idle_seconds: float) -> None:
             await api.patch(f"{CONFIGMAPS}/app", {"metadata": {"annotations": {"note": "nothing"}}})
             await asyncio.sleep(5)
             nothing = requests(plane, mark)
+            await each(count, lambda n: roll(api, f"web-{n:04}"))
+            await asyncio.sleep(2)
             mark = plane.audit.mark()
             await asyncio.sleep(idle_seconds)
             idle = requests(plane, mark)

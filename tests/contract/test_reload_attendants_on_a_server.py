@@ -11,11 +11,14 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.types import Deployment
+from steersman.kube.objects import ObjectMeta
+from steersman.kube.types import Deployment, Lease
+from steersman.kube.types.coordination import LeaseSpec
 from steersman.operators.reload.auditor import Auditor
 from steersman.operators.reload.controller import parts
 from steersman.operators.reload.features import HookConfig, NotifyConfig
 from steersman.operators.reload.hooks import hold
+from steersman.operators.reload.told import MARK
 from steersman.operators.reload.types import ReloadConfig
 from steersman.runtime.manager import Manager
 from steersman.runtime.parts import Surroundings
@@ -121,6 +124,55 @@ async def test_a_hook_has_the_last_word_and_a_change_is_one_message(cluster, cli
     assert message["data"]["workloads"][0]["name"] == "web"
     assert message["data"]["sources"][0]["keys"] == ["mode"]
     assert "hunter2" not in json.dumps(message)
+
+
+async def test_a_message_that_a_process_took_with_it_is_told_by_the_next_one(cluster, client, namespace, receiver):
+    url, got = receiver
+    meta = ObjectMeta(name="steersman", namespace=namespace)
+    await client.create(Lease(metadata=meta, spec=LeaseSpec(holder_identity="me")))
+    await client.create(configmap(namespace, "a"))
+    await client.create(deployment(namespace))
+
+    def process(address):
+        config = ReloadConfig(
+            quiet_period="0s",
+            max_delay="0s",
+            namespaces=(namespace,),
+            kinds=("Deployment",),
+            rivals=(),
+            notify=(NotifyConfig(url=address),),
+        )
+        registry = CollectorRegistry()
+        around = Surroundings(namespaces=[namespace], own_namespace=namespace, lease=f"{namespace}/steersman")
+        manager = Manager(client, registry=registry)
+        manager.include("reload", parts(config, around, registry=registry))
+        return asyncio.create_task(manager.run())
+
+    async def told():
+        return (await client.get(Lease, "steersman", namespace=namespace)).annotations.get(MARK)
+
+    first = process("http://127.0.0.1:1/")  # nobody is there
+    await eventually(lambda: marked(client, namespace), "it is seeded", timeout=60)
+    began = await eventually(told, "the mark is there", timeout=60)
+    await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
+    await eventually(lambda: stamped(client, namespace), "it restarts", timeout=90)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert await told() == began
+
+    second = process(url)
+    try:
+        (message,) = await eventually(lambda: got, "the message arrives", timeout=90)
+        assert message["data"]["workloads"][0]["name"] == "web"
+        assert message["data"]["sources"][0]["keys"] == ["mode"]
+
+        async def moved():
+            return int(await told()) > int(began)
+
+        await eventually(moved, "the mark has moved", timeout=60)
+    finally:
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
 
 
 async def test_stale_pods_are_counted_from_what_the_server_knows(cluster, client, namespace):

@@ -140,6 +140,11 @@ async def test_a_trigger_restarts_at_once_and_the_operator_does_not_restart_agai
     await eventually(lambda: _changed(client, namespace, first), "the next change restarts it", timeout=60)
     restarts = json.loads(await marked(client, namespace, "steersman.dev/applied"))["r"]
     assert len(restarts) == 2
+    code, _ = await steersman("reload", "trigger", "deployment/web")
+    past = json.loads(await marked(client, namespace, "steersman.dev/applied"))["h"]
+    outcomes = [one[2] if len(one) > 2 else "" for one in past]
+    assert (len(past), outcomes[2]) == (3, "")
+    assert all(outcomes[:2]), "how a restart ended is lost with the next one by hand"
 
 
 async def _changed(client, namespace, stamped):

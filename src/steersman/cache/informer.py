@@ -44,11 +44,10 @@ if TYPE_CHECKING:
 
     from steersman.cache.contract import Handler, Subscription
     from steersman.cache.metrics import CacheMetrics
-    from steersman.cache.named import NamedSink
     from steersman.cache.store import StoreSnapshot
     from steersman.kube.client import Client
 
-__all__ = ["ByName", "SharedInformer"]
+__all__ = ["ByName", "SharedInformer", "SingleScope"]
 
 T = TypeVar("T")
 ByName: TypeAlias = Literal["never", "refused", "always"]  # when single names are followed instead of a collection
@@ -109,12 +108,12 @@ class SharedInformer(Generic[T]):
             seldom=optional or by_name != "never",
         )
 
-        def single(ref: ObjectRef, sink: NamedSink[T], news: Callable[[], None]) -> Reflector[T]:
+        def single(ref: ObjectRef, news: Callable[[], None]) -> Reflector[T]:
             fields = ",".join(filter(None, (f"metadata.name={ref.name}", field_selector)))
             origin = _Collection(client, target, ref.namespace or None, label_selector, fields)
-            return make(origin, sink, on_status=news)
+            return make(origin, SingleScope(self._store, self._subscribers, ref, self._forget), on_status=news)
 
-        self._named = NamedObjects(single, self._store, self._subscribers, needed=self._needs_name)
+        self._named = NamedObjects(single, lambda ref: self._store.settle(ref, None), needed=self._needs_name)
         scopes: Iterable[str | None] = [None] if namespaces is None else sorted(namespaces)
         self._scopes: dict[str | None, Reflector[T]] = {}
         for scope in scopes if by_name != "always" else ():
@@ -320,6 +319,31 @@ class _Scope(Generic[T]):
 
     def progress(self, revision: str) -> None:
         self._store.progress(revision, namespace=self._namespace)
+
+
+class SingleScope(_Scope[T]):
+    """The same for the reflector of one name; what it hears says nothing about other names."""
+
+    def __init__(
+        self, store: Store[T], subscribers: Subscribers[T], ref: ObjectRef, forget: Callable[[ObjectRef], None]
+    ) -> None:
+        super().__init__(store, subscribers, ref.namespace, forget, lambda _known, _scope: None)
+        self._ref = ref
+
+    async def replace(self, objects: Iterable[T], revision: str, keep: Collection[ObjectRef]) -> None:  # noqa: ARG002
+        found = next(iter(objects), None)
+        initial, self._filled = not self._filled, True
+        if found is None and keep:
+            return  # it is there and cannot be read: what was known of it stays
+        change = self._store.settle(self._ref, found)
+        if change is not None:
+            await self._subscribers.deliver_all([change], initial=initial)
+
+    def reached(self, revision: str) -> None:
+        pass
+
+    def progress(self, revision: str) -> None:
+        pass
 
 
 class _Collection:

@@ -13,14 +13,12 @@ Every name costs a connection, so there are at most `LIMIT` of them; what is wan
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable
 
     from steersman.cache.reflector import Reflector
-    from steersman.cache.store import Store
-    from steersman.cache.subscribers import Subscribers
     from steersman.kube.resources import ObjectRef
 
 __all__ = ["LIMIT", "NamedObjects"]
@@ -35,18 +33,19 @@ class NamedObjects(Generic[T]):
 
     def __init__(
         self,
-        make: Callable[[ObjectRef, NamedSink[T], Callable[[], None]], Reflector[T]],
-        store: Store[T],
-        subscribers: Subscribers[T],
+        make: Callable[[ObjectRef, Callable[[], None]], Reflector[T]],
+        forget: Callable[[ObjectRef], object],
         *,
         needed: Callable[[ObjectRef], bool],
         limit: int = LIMIT,
     ) -> None:
-        """`make` gives the list+watch of one name; `needed` says whether a name must be followed by itself."""
+        """`make` gives the list+watch of one name, which calls its second argument when it has news.
+
+        `forget` drops the object of a name that nobody wants; `needed` says whether a name must be followed by itself.
+        """
         self.on_news: list[Callable[[ObjectRef], None]] = []  # called when a name is known, or may not be read
         self._make = make
-        self._store = store
-        self._subscribers = subscribers
+        self._forget = forget
         self._needed = needed
         self._limit = limit
         self._wanted: dict[Hashable, frozenset[ObjectRef]] = {}
@@ -126,7 +125,7 @@ class NamedObjects(Generic[T]):
             await self._stop(list(tasks), tasks)
 
     def _following(self, ref: ObjectRef) -> Reflector[T]:
-        return self._make(ref, NamedSink(ref, self._store, self._subscribers), lambda: self._news(ref))
+        return self._make(ref, lambda: self._news(ref))
 
     def _news(self, ref: ObjectRef) -> None:
         for tell in self.on_news:
@@ -140,39 +139,4 @@ class NamedObjects(Generic[T]):
         await asyncio.gather(*ending.values(), return_exceptions=True)
         for ref in ending:
             if ref not in self._users:
-                self._store.settle(ref, None)
-
-
-class NamedSink(Generic[T]):
-    """Where the news of one name goes."""
-
-    def __init__(self, ref: ObjectRef, store: Store[T], subscribers: Subscribers[T]) -> None:
-        self._ref = ref
-        self._store = store
-        self._subscribers = subscribers
-        self._filled = False
-
-    async def replace(self, objects: Iterable[T], revision: str, keep: Collection[Any]) -> None:  # noqa: ARG002
-        """The complete state: the object, or nothing."""
-        found = next(iter(objects), None)
-        if found is not None or not keep:  # one that is there and cannot be read stays as it was
-            change = self._store.settle(self._ref, found)
-            if change is not None:
-                await self._subscribers.deliver_all([change], initial=not self._filled)
-        self._filled = True
-
-    def upsert(self, objects: Iterable[T]) -> None:
-        """The object is now like this, in one state after the other."""
-        self._subscribers.deliver(self._store.upserts(objects))
-
-    def remove(self, obj: T) -> None:
-        """The object is gone."""
-        change = self._store.remove(obj)
-        if change is not None:
-            self._subscribers.deliver(((change.old, None),))
-
-    def reached(self, revision: str) -> None:
-        """Says nothing about other names."""
-
-    def progress(self, revision: str) -> None:
-        """Says nothing about other names."""
+                self._forget(ref)

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 from prometheus_client import CollectorRegistry
 
+from steersman.cache.informer import SingleScope
 from steersman.cache.metrics import CacheMetrics
 from steersman.cache.named import NamedObjects
 from steersman.cache.reflector import ReflectorStatus
@@ -65,10 +66,12 @@ class Bench:
         metrics = CacheMetrics(CollectorRegistry()).reflector("things")
         subscribers = Subscribers(asyncio.Event(), Logger("test"), metrics)
         subscribers.add(lambda old, new, initial: self.told.append((old and old.note, new and new.note, initial)), [])
-        self.names = NamedObjects(self.make, self.store, subscribers, needed=needed, limit=limit)
+        self.subscribers = subscribers
+        self.names = NamedObjects(self.make, lambda name: self.store.settle(name, None), needed=needed, limit=limit)
         self.names.on_news.append(self.news.append)
 
-    def make(self, name, sink, news):
+    def make(self, name, news):
+        sink = SingleScope(self.store, self.subscribers, name, lambda _ref: None)
         self.made[name.name] = Following(sink, news)
         return self.made[name.name]
 

@@ -16,6 +16,7 @@ from steersman.operators.reload.features import NotifyConfig
 from steersman.operators.reload.fleet import Fleet
 from steersman.operators.reload.notices import Member, Notice, body_of, check_template
 from steersman.operators.reload.notifier import SETTLE_SECONDS, Notifier
+from steersman.operators.reload.plan import Action
 from steersman.operators.reload.types import SourceKind, SourceRef, WorkloadId
 from steersman.testing.clock import VirtualClock
 from steersman.testing.reloading import World, configmap, env_from, workload
@@ -193,3 +194,113 @@ async def test_a_receiver_that_does_not_answer_holds_up_no_other():
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await runner.cleanup()
+
+
+# ------------------------------------------------------------------------------------------------ after a crash
+class Shop:
+    """Workloads that use one ConfigMap."""
+
+    def __init__(self, *names):
+        self.names = names
+        self.world = World()
+        self.world.put(configmap("app", mode="a"))
+        for name in names:
+            self.world.put(workload(name, uses=[env_from("app")]))
+        self.world.run()
+        self.clock = VirtualClock(time=self.world.now)
+
+    def looks(self):
+        """What a process sees that starts now."""
+        self.world.crash()
+        return [self.world.look("Deployment", name) for name in self.names]
+
+    async def restart(self):
+        """Change the ConfigMap, and give the looks that restart for it."""
+        self.world.put(configmap("app", mode="b"))
+        self.world.run()
+        self.world.now += 60
+        await self.clock.advance(60)
+        looks = [self.world.look("Deployment", name) for name in self.names]
+        assert {look.plan.action for look in looks} == {Action.RESTART}
+        self.world.run()
+        return looks
+
+
+class Station:
+    """A process with a notifier: what it hears, and what the one after it goes on with."""
+
+    def __init__(self, clock, mark):
+        self.clock = clock
+        self.fleet = Fleet()
+        self.notifier = Notifier(
+            [NotifyConfig(url="http://x")], self.fleet, registry=CollectorRegistry(), clock=clock, lease="ops/steersman"
+        )
+        self.notifier.resume(mark)
+
+    async def settled(self):
+        await self.clock.advance(SETTLE_SECONDS)
+        return self.notifier.collect()
+
+    def delivered(self, notice):
+        self.notifier._done_with(notice)
+
+
+async def test_what_a_process_did_not_deliver_is_told_by_the_next_one_and_only_that():
+    shop = Shop("web", "api")
+    before = Station(shop.clock, None)
+    for look in await shop.restart():
+        before.notifier.looked(look, written=True)
+    (notice,) = await before.settled()
+    lost = before.notifier.mark  # it dies here: the message was on its way
+
+    after = Station(shop.clock, lost)
+    for look in shop.looks():
+        after.notifier.looked(look, written=False)
+        after.notifier.looked(look, written=False)
+    (again,) = await after.settled()
+    assert ([one.workload.name for one in again.members], again.sources) == (["api", "web"], notice.sources)
+    assert again.id == notice.id
+    after.delivered(again)
+
+    third = Station(shop.clock, after.notifier.mark)
+    for look in shop.looks():
+        third.notifier.looked(look, written=False)
+    assert await third.settled() == []
+
+
+async def test_looks_that_come_before_the_mark_is_read_are_not_forgotten():
+    shop = Shop("web")
+    mark = int(shop.world.now)
+    await shop.restart()
+    notifier = Notifier(
+        [NotifyConfig(url="http://x")], Fleet(), registry=CollectorRegistry(), clock=shop.clock, lease="ops/steersman"
+    )
+    for look in shop.looks():
+        notifier.looked(look, written=False)
+    notifier.resume(mark)
+    await shop.clock.advance(SETTLE_SECONDS)
+    (notice,) = notifier.collect()
+    assert [one.workload.name for one in notice.members] == ["web"]
+
+
+async def test_without_a_mark_nothing_of_the_past_is_told():
+    shop = Shop("web")
+    await shop.restart()
+    await shop.clock.advance(1)
+    station = Station(shop.clock, None)
+    for look in shop.looks():
+        station.notifier.looked(look, written=False)
+    assert await station.settled() == []
+
+
+async def test_the_mark_stays_behind_the_oldest_message_that_somebody_has_not_got():
+    shop = Shop("web")
+    station = Station(shop.clock, int(shop.world.now) - 100)
+    for look in await shop.restart():
+        station.notifier.looked(look, written=True)
+    first = station.notifier._groups[0].first
+    assert station.notifier.mark == first - 1
+    (notice,) = await station.settled()
+    assert station.notifier.mark == first - 1
+    station.delivered(notice)
+    assert station.notifier.mark == first

@@ -11,10 +11,12 @@ from steersman.kube.times import format_micro_time
 from steersman.kube.types import Lease
 from steersman.kube.types.coordination import LeaseSpec
 from steersman.operators.reload.dialects.reloader import Reloader
+from steersman.operators.reload.neighbours import beside_others
 from steersman.operators.reload.oversight import AT_ONCE, Oversight
 from steersman.operators.reload.rivals import LEASES, TOLD, RivalWatch
 from steersman.operators.reload.shadow import Shadow
-from steersman.operators.reload.types import Budget, Options
+from steersman.operators.reload.types import Budget, Options, ReloadConfig
+from steersman.runtime.parts import Surroundings
 from steersman.testing.reloading import World, configmap, env_from, workload
 
 
@@ -87,6 +89,12 @@ def test_the_metric_says_whether_a_rival_leads(clock):
     assert registry.get_sample_value("steersman_reload_rival") == 0
     rivals.saw(lease(clock))
     assert registry.get_sample_value("steersman_reload_rival") == 1
+
+
+def test_with_no_rival_to_look_for_nothing_looks_and_nothing_waits():
+    oversight = Oversight()
+    assert beside_others(ReloadConfig(rivals=()), Surroundings(), oversight, registry=CollectorRegistry()).tasks == ()
+    assert oversight.held() is None
 
 
 # ---------------------------------------------------------------------------------------------- how far a Lease reaches

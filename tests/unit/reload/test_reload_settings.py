@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from steersman.errors import ConfigError
 from steersman.kube.times import format_time
-from steersman.operators.reload.kinds import kind_rules
-from steersman.operators.reload.settings import Mode, read_settings, read_source_settings
-from steersman.operators.reload.types import NATIVE_ANNOTATIONS, Options, ReloadConfig, SourceKind, SourceRef, Window
+from steersman.operators.reload.kinds import kind_rules, kind_words
+from steersman.operators.reload.settings import MOST, Mode, read_settings, read_source_settings
+from steersman.operators.reload.types import (
+    NATIVE_ANNOTATIONS,
+    Options,
+    ReloadConfig,
+    SourceKind,
+    SourceRef,
+    Window,
+    WorkloadId,
+)
 
 PREFIX = "steersman.dev/"
 
@@ -110,6 +118,33 @@ def test_a_source_says_who_may_use_it_and_how_urgent_it_is():
 
 def config(text):
     return msgspec.yaml.decode(text, type=ReloadConfig).options()
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "field"),
+    [
+        ("reload", "configmap/app-%d", "named"),
+        ("reload_extra", "secret/db-%d", "extra"),
+        ("reload_ignore", "configmap/app-%d#key", "ignore"),
+        ("depends_on", "deployment/db-%d", "depends"),
+    ],
+)
+def test_of_a_list_that_is_too_long_the_beginning_counts_and_somebody_is_told(name, entry, field):
+    fits = settings(**{name: ",".join(entry % number for number in range(MOST))})
+    assert (len(getattr(fits, field)), fits.problems) == (MOST, ())
+    read = settings(**{name: ",".join(entry % number for number in range(5_000))})
+    assert getattr(read, field) == getattr(fits, field)
+    mark = PREFIX + name.replace("_", "-")
+    assert read.problems == (f"{mark}: it has 5000 entries, of which the first {MOST} count",)
+
+
+@pytest.mark.parametrize("word", ["PodSet", "podset", "strimzipodsets"])
+def test_a_workload_may_depend_on_one_of_a_kind_that_the_configuration_describes(word):
+    text = "kinds: [Deployment, {kind: PodSet, group: g, version: v1, plural: strimzipodsets, template: spec.template}]"
+    words = kind_words(config(text).kinds)
+    read = read_settings({f"{PREFIX}depends-on": f"{word}/kafka"}, "shop", words)
+    assert (read.depends, read.problems) == ((WorkloadId("PodSet", "shop", "kafka"),), ())
+    assert read_settings({f"{PREFIX}depends-on": f"{word}/kafka"}, "shop").problems
 
 
 def test_the_configuration_is_read_into_options():

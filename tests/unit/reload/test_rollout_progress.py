@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steersman.kube.types.pods import Pod
 from steersman.operators.reload.kinds import BUILT_IN, JOB, KindRule, view
 from steersman.operators.reload.podtrouble import trouble_in
-from steersman.operators.reload.types import RESTARTED_AT
+from steersman.operators.reload.progress import Phase
+from steersman.operators.reload.rollouts import Rollouts
+from steersman.operators.reload.types import RESTARTED_AT, SourceKind, SourceRef, WorkloadId
 
 RULES = {rule.kind.kind: rule for rule in (*BUILT_IN, JOB)}
 OTHER = KindRule(kind=RULES["Deployment"].kind, template=("spec", "pods"))
@@ -154,3 +158,35 @@ EXPRESSIONS = [
 )
 def test_the_pods_of_a_workload_are_those_of_its_whole_selector_and_no_others(selector, text):
     assert view(RULES["Deployment"], raw({"selector": selector, "template": {}})).selector == text
+
+
+# ----------------------------------------------------------------------------------------- who has failed, quickly
+STEPS = st.one_of(
+    st.tuples(st.just("claim"), st.integers(0, 3), st.integers(1, 40)),
+    st.tuples(st.sampled_from(["trouble", "fine", "made", "refused", "gone"]), st.integers(0, 3), st.just(0)),
+    st.tuples(st.just("wait"), st.just(0), st.integers(1, 30)),
+)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_those_that_failed_for_a_source_are_exactly_the_open_ones_that_say_so(steps):
+    book, now = Rollouts(), 1_000.0
+    sources = [SourceRef(SourceKind.CONFIGMAP, "shop", name) for name in ("app", "db")]
+    for step, number, value in steps:
+        who = WorkloadId("Deployment", "shop", f"web-{number}")
+        match step:
+            case "claim":
+                book.claim(who, now=now, told="", sources=sources[: 1 + number % 2], deadline_seconds=value)
+            case "trouble" | "fine":
+                book.troubled(who, "CrashLoopBackOff" if step == "trouble" else "")
+            case "made":
+                book.started(who, None)
+            case "refused":
+                book.released(who)
+            case "gone":
+                book.forget(who)
+            case "wait":
+                now += value
+        for source in sources:
+            failed = [one for one in book.open_for(source) if book.get(one).phase(now) is Phase.FAILED]
+            assert list(book.failed_for(source, now)) == failed

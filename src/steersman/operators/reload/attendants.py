@@ -31,7 +31,7 @@ def attend(
     """The tasks; listeners and the hook are put in their place."""
     tasks = []
     if options.features.notify and not around.dry_run:
-        notifier = Notifier(options.features.notify, fleet, registry=registry)
+        notifier = Notifier(options.features.notify, fleet, registry=registry, lease=around.lease)
         oversight.listeners.append(notifier)
         tasks.append(Task(name="reload-notifier", run=notifier.run))
     if options.features.audit is not None:

@@ -22,7 +22,7 @@ from steersman.operators.reload.flapping import diagnose
 from steersman.operators.reload.fleet import Fleet
 from steersman.operators.reload.following import Follower
 from steersman.operators.reload.gates import Moment
-from steersman.operators.reload.kinds import BUILT_IN, RECREATE, KindRule, kind_rules
+from steersman.operators.reload.kinds import BUILT_IN, RECREATE, KindRule, kind_rules, kind_words
 from steersman.operators.reload.ledger import Ledger
 from steersman.operators.reload.look import DEPLOYMENT, NamespaceSettings, interests_in, look_at
 from steersman.operators.reload.metrics import ReloadMetrics
@@ -112,7 +112,12 @@ def controllers(
     fleet = fleet or Fleet()
     metrics.under_way.set_function(lambda: sum(1 for _ in fleet.rollouts.open()))
     policies = served if options.policies else None
-    book = PolicyBook(policies, namespaced_only=options.namespaces is not None, later=True)
+    book = PolicyBook(
+        policies,
+        namespaced_only=options.namespaces is not None,
+        later=True,
+        words=kind_words(options.kinds),
+    )
     mounted = options.watch_secrets and served is not None
     keepers = [
         WorkloadKeeper(rule, options, dialects, metrics, oversight, fleet, book, providers=mounted) for rule in rules
@@ -171,7 +176,7 @@ def _controller(keeper: WorkloadKeeper) -> Controller:
             optional=True,
         )
     if rule.kind.kind == "Rollout":
-        followed = workload_transform(BUILT_IN[0], kept)
+        followed = workload_transform(BUILT_IN[0], kept, kind_words(options.kinds))
         made = made.watches(DEPLOYMENT, to=keeper.users_of, **where, transform=followed)
     return made
 
@@ -241,7 +246,7 @@ class WorkloadKeeper:
         self.pods = PodKeeper()
         self.trigger = Trigger()
         self.fleet.wakers[rule.kind.kind] = self.trigger.fire
-        self.transform = workload_transform(rule, kept_annotations(dialects))
+        self.transform = workload_transform(rule, kept_annotations(dialects), kind_words(options.kinds))
         self._target = workload_class(rule.kind)
         self.oversight = oversight or Oversight()
         self.oversight.ledgers[f"reload-{rule.kind.plural}"] = self.ledger
@@ -385,8 +390,8 @@ class WorkloadKeeper:
         except BaseException:
             self.follower.not_made(look)
             raise
-        if restarts:
-            self.follower.made(look, None if seen is None else self.transform(seen))
+        if restarts:  # the cache shows the answer as it keeps it
+            self.follower.made(look, None if seen is None else ctx.cache[self._target].get(workload.ref))
         return restarts or seen is not None
 
     def _wake(self, names: Iterable[str]) -> None:

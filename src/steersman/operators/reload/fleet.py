@@ -154,7 +154,8 @@ class Fleet:
         """See `gates.Company`."""
         if not digests:
             return None
-        if self._unlooked.get(me.namespace, set()) - {me}:
+        unlooked = self._unlooked.get(me.namespace, ())
+        if len(unlooked) > (me in unlooked):
             return Closed(gate="window", reason="others that may be touched are looked at", due=now.wall + SOON)
         guard = policy.guard
         for source, digest in sorted(digests.items()):
@@ -206,7 +207,7 @@ class Fleet:
 
     def _halted(self, me: WorkloadId, sources: Collection[SourceRef], now: Moment) -> Closed | None:
         for source in sources:
-            for other in self.rollouts.open_for(source):
+            for other in self.rollouts.failed_for(source, now.wall):
                 failed = self._failure(other, now)
                 if other == me or failed is None or self._waits_for(other, source):
                     continue
@@ -227,11 +228,14 @@ class Fleet:
         return None
 
     def _lower_wave(self, me: WorkloadId, policy: Policy, sources: frozenset[SourceRef], now: Moment) -> Closed | None:
+        lower = any(count and wave < policy.wave for wave, count in self._waves.items())
+        if not lower and policy.wave <= 0:
+            return None  # whoever has not been looked at yet has wave 0 as far as anybody knows
         for other in self._unlooked.get(me.namespace, set()) - {me}:
             standing = self.standing(other)
             if (standing.policy.wave if standing is not None else 0) < policy.wave:
                 return Closed(gate="wave", reason=f"{other.title} is looked at first", due=now.wall + SOON)
-        if not any(count and wave < policy.wave for wave, count in self._waves.items()):
+        if not lower:
             return None
         for other, standing in self._others(me, sources):
             if standing.policy.wave >= policy.wave or self._leads_to(other, me):

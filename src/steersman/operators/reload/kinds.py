@@ -16,6 +16,7 @@ partition) is made all the same, since the template is what later pods start fro
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -30,6 +31,7 @@ from steersman.operators.reload.references import PodView
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from steersman.operators.reload.settings import KindWords
     from steersman.operators.reload.types import KindConfig
 
 __all__ = ["BUILT_IN", "JOB", "RECREATE", "STAMP", "KindRule", "SpecView", "kind_rules", "restart_patch", "view"]
@@ -94,6 +96,15 @@ def kind_rules(
     known = {(kind.group, kind.kind) for kind in served or ()}
     later = later and served is not None
     return tuple(rule for rule in BUILT_IN if rule.installed or later or (rule.kind.group, rule.kind.kind) in known)
+
+
+@lru_cache(maxsize=16)
+def kind_words(rows: tuple[KindConfig, ...]) -> KindWords:
+    """What people may call the kinds that the configuration describes in full."""
+    own = [row for row in rows if row.version]
+    return frozenset(
+        (word, row.kind) for row in own for word in (row.kind.lower(), row.plural.lower() or f"{row.kind.lower()}s")
+    )
 
 
 def _rule(row: KindConfig, field: str) -> KindRule:

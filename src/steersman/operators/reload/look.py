@@ -16,7 +16,7 @@ from steersman.kube.resources import ObjectRef
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, Source
 from steersman.operators.reload.edges import Edges, edges_of
 from steersman.operators.reload.gates import Policy
-from steersman.operators.reload.kinds import BUILT_IN
+from steersman.operators.reload.kinds import BUILT_IN, kind_words
 from steersman.operators.reload.plan import Plan, make_plan
 from steersman.operators.reload.providers import BY_CLASS, ProviderStatus, latest
 from steersman.operators.reload.rulings import Layer, policy_for
@@ -109,7 +109,11 @@ def look_at(
     sources = SnapshotSources(cache, kinds)
     workload = _with_template(workload, cache, sources)
     around = cache[NamespaceSettings].get(ObjectRef(workload.namespace)) if namespaces else None
-    namespace = Settings() if around is None else read_settings(around.annotations, workload.namespace)
+    namespace = (
+        Settings()
+        if around is None
+        else read_settings(around.annotations, workload.namespace, kind_words(options.kinds))
+    )
     near, far = policies.layers(workload, cache) if policies is not None else ([], [])
     ignored = tuple(pattern for layer in (*near, *far) for pattern in layer.settings.ignore)
     left_out = _left_out(options, workload.namespace, around)

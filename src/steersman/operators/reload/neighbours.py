@@ -46,6 +46,8 @@ def beside_others(
             tasks=(Task(name="shadow", run=sweep, leader_only=False),),
             routes=lambda _cluster: _routes(shadow),
         )
+    if config.rivals == ():
+        return Parts(controllers=())
     rivals = RivalWatch(
         LEASES if config.rivals is None else config.rivals,
         own=around.lease,

@@ -18,7 +18,14 @@ from steersman.kube.durations import parse_duration
 from steersman.kube.objects import LabelSelector, Resource, Struct
 from steersman.kube.selectors import Selector
 from steersman.operators.reload.means import parse_means
-from steersman.operators.reload.settings import Settings, read_dependency, read_freeze, read_pattern
+from steersman.operators.reload.settings import (
+    NO_WORDS,
+    KindWords,
+    Settings,
+    read_dependency,
+    read_freeze,
+    read_pattern,
+)
 from steersman.operators.reload.timetable import Timetable, make_opening
 from steersman.operators.reload.types import Budget, Guard, OnFailure
 from steersman.runtime.conditions import Condition
@@ -136,7 +143,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
         return self.selector.matches(workload.labels)
 
 
-def read_policy(policy: ReloadPolicy | ClusterReloadPolicy) -> Said:
+def read_policy(policy: ReloadPolicy | ClusterReloadPolicy, words: KindWords = NO_WORDS) -> Said:
     """What the policy says; a dependency of a cluster's policy is one in the namespace of each workload."""
     reader, spec = _Reader(), policy.spec
     selector = reader.read("spec.selector", lambda: Selector.from_wire(spec.selector or LabelSelector()))
@@ -148,7 +155,7 @@ def read_policy(policy: ReloadPolicy | ClusterReloadPolicy) -> Said:
         budget=_budget(reader, spec.budget),
         timetable=_timetable(reader, spec.windows),
         wave=spec.wave,
-        depends=_depends(reader, spec.depends_on, policy.namespace),
+        depends=_depends(reader, spec.depends_on, policy.namespace, words),
         max_concurrent=spec.max_concurrent,
         on_failure=None if spec.on_failure is None else OnFailure(spec.on_failure),
         deadline=reader.duration("spec.rolloutDeadline", spec.rollout_deadline),
@@ -228,7 +235,9 @@ def _timetable(reader: _Reader, windows: list[PolicyWindow] | None) -> Timetable
     return Timetable(broken=broken[0]) if broken else Timetable(openings=tuple(openings))
 
 
-def _depends(reader: _Reader, words: list[str] | None, namespace: str) -> tuple[WorkloadId, ...] | None:
-    if words is None:
+def _depends(
+    reader: _Reader, rows: list[str] | None, namespace: str, words: KindWords
+) -> tuple[WorkloadId, ...] | None:
+    if rows is None:
         return None
-    return tuple(reader.all("spec.dependsOn", words, lambda word: read_dependency(word, namespace)))
+    return tuple(reader.all("spec.dependsOn", rows, lambda word: read_dependency(word, namespace, words)))

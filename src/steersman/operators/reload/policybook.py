@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy, Said, ranked, read_policy
 from steersman.operators.reload.rulings import Layer
+from steersman.operators.reload.settings import NO_WORDS
 from steersman.operators.reload.workloads import workload_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from steersman.kube.resources import Kind
-    from steersman.operators.reload.settings import Settings
+    from steersman.operators.reload.settings import KindWords, Settings
     from steersman.operators.reload.workloads import Workload
 
 __all__ = ["PolicyBook"]
@@ -26,9 +27,15 @@ class PolicyBook:
     """What the policies of the kinds that the cluster serves say."""
 
     def __init__(
-        self, served: Iterable[Kind] | None = None, *, namespaced_only: bool = False, later: bool = False
+        self,
+        served: Iterable[Kind] | None = None,
+        *,
+        namespaced_only: bool = False,
+        later: bool = False,
+        words: KindWords = NO_WORDS,
     ) -> None:
-        """`later`: also those that the cluster may come to serve."""
+        """`later`: also those that the cluster may come to serve. `words`: names of kinds besides the built-in ones."""
+        self._words = words
         later = later and served is not None
         known = {(kind.group, kind.kind) for kind in served or ()}
         self.kinds: tuple[type[Policy], ...] = tuple(
@@ -45,7 +52,7 @@ class PolicyBook:
         known = self._said.get(meta.uid)
         if known is not None and meta.uid and known[0] == meta.resource_version:
             return known[1]
-        said = read_policy(policy)
+        said = read_policy(policy, self._words)
         self._said[meta.uid] = (meta.resource_version, said)
         return said
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steersman.errors import FormatError
 from steersman.operators.reload.hooks import HookChange, HookSource
 from steersman.operators.reload.sourcetimes import seconds
-from steersman.operators.reload.types import SourceRef
+from steersman.operators.reload.told import changes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,15 +18,10 @@ __all__ = ["recorded_change"]
 
 def recorded_change(entry: HistoryEntry, before: Iterable[HistoryEntry] = ()) -> HookChange:
     """The change, as far as the record tells; `before` are the restarts that came earlier."""
-    sources = []
-    for word in entry.cause.split():
-        name, _, keys = word.partition("#")
-        try:
-            source = SourceRef.parse(name, entry.workload.namespace)
-        except FormatError:
-            continue  # "and 3 more", or a person
-        used = tuple(key for key in keys.split(",") if key)
-        sources.append(HookSource(source.kind.value, source.namespace, source.name, used))
+    sources = [
+        HookSource(one.source.kind.value, one.source.namespace, one.source.name, one.keys)
+        for one in changes_in(entry.cause, entry.workload.namespace)
+    ]
     return HookChange(
         workload=entry.workload,
         sources=tuple(sources),

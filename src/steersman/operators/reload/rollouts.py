@@ -11,6 +11,7 @@ later.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -70,6 +71,9 @@ class Rollouts:
         self._before: dict[WorkloadId, Rollout | None] = {}  # of those claimed, in case the patch is refused
         self._open: dict[WorkloadId, Rollout] = {}  # those that are not available
         self._by_source: dict[SourceRef, set[WorkloadId]] = {}  # the open ones
+        self._failed: set[WorkloadId] = set()  # those of the open ones that say so, or whose deadline has passed
+        self._deadlines: list[tuple[float, WorkloadId]] = []  # a heap; of restarts that have ended too
+        self._due: dict[WorkloadId, float] = {}  # which of them is already in there
 
     def get(self, workload: WorkloadId) -> Rollout | None:
         """The last restart of a workload."""
@@ -82,6 +86,17 @@ class Rollouts:
     def open_for(self, source: SourceRef) -> Iterable[WorkloadId]:
         """Whose restart for that source is not available."""
         return sorted(self._by_source.get(source, ()))
+
+    def failed_for(self, source: SourceRef, now: float) -> Iterable[WorkloadId]:
+        """Whose restart for that source has failed; costs next to nothing while none has, however many there are."""
+        while self._deadlines and self._deadlines[0][0] <= now:
+            due, workload = heappop(self._deadlines)
+            if self._due.get(workload) == due:
+                del self._due[workload]
+            late = self._open.get(workload)
+            if late is not None and late.phase(now) is Phase.FAILED:
+                self._failed.add(workload)
+        return sorted(self._failed & self._by_source.get(source, set())) if self._failed else ()
 
     def under_way(self, now: float, namespace: str | None = None) -> int:
         """How many there are at once."""
@@ -183,10 +198,16 @@ class Rollouts:
         self._all[workload] = rollout
         if rollout.progress.phase is not Phase.AVAILABLE:
             self._open[workload] = rollout
+            if rollout.phase(rollout.started) is Phase.FAILED:
+                self._failed.add(workload)
+            elif self._due.get(workload) != (due := rollout.started + rollout.deadline_seconds):
+                self._due[workload] = due
+                heappush(self._deadlines, (due, workload))
             for source in rollout.sources:
                 self._by_source.setdefault(source, set()).add(workload)
 
     def _close(self, workload: WorkloadId) -> None:
+        self._failed.discard(workload)
         for source in getattr(self._open.pop(workload, None), "sources", ()):
             users = self._by_source[source]
             users.discard(workload)

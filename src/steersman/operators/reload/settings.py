@@ -11,7 +11,7 @@ from datetime import timedelta  # msgspec reads the annotations
 from enum import StrEnum
 from fnmatch import translate
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -56,7 +56,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
+    "NO_WORDS",
     "Freeze",
+    "KindWords",
     "Mode",
     "Pattern",
     "Settings",
@@ -71,6 +73,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+KindWords: TypeAlias = frozenset[tuple[str, str]]  # what people call a kind -> its name
+NO_WORDS: Final[KindWords] = frozenset()
 
 _GLOB: Final = re.compile(r"[*?\[]")
 _KINDS: Final = {
@@ -86,6 +90,7 @@ _KINDS: Final = {
     }.items()
     for name in names
 }
+MOST: Final = 100  # entries of one list; a look takes time for each of them
 _SHOWN: Final = 100  # characters of a bad value that a message repeats
 _LATEST: Final = 253_402_214_400.0  # the last day of the year 9999; a fraction of a second after it has no name
 
@@ -181,24 +186,27 @@ NO_SETTINGS: Final = Settings()
 NO_SOURCE_SETTINGS: Final = SourceSettings()
 
 
-def read_settings(annotations: Mapping[str, str], namespace: str) -> Settings:
-    """The settings in the annotations of a workload (or of a namespace) in `namespace`."""
+def read_settings(annotations: Mapping[str, str], namespace: str, words: KindWords = NO_WORDS) -> Settings:
+    """The settings in the annotations of a workload (or of a namespace) in `namespace`.
+
+    `words` are names of kinds besides those that are built in.
+    """
     if not annotations:
         return NO_SETTINGS
     reader = _Reader(annotations)
-    mode, named = reader.read(RELOAD, _mode) or (None, ())
+    mode, named = reader.read(RELOAD, lambda text: _mode(reader.bounded(RELOAD, text))) or (None, ())
     found = Settings(
         mode=mode,
         named=named,
-        extra=reader.read(RELOAD_EXTRA, lambda text: _extra(text, namespace)) or (),
-        ignore=reader.read(RELOAD_IGNORE, _patterns) or (),
+        extra=reader.read_list(RELOAD_EXTRA, lambda word: SourceRef.parse(word, namespace)) or (),
+        ignore=reader.read_list(RELOAD_IGNORE, read_pattern) or (),
         quiet=reader.read(QUIET_PERIOD, parse_duration),
         limit=reader.read(MAX_DELAY, parse_duration),
         freeze=reader.read(FREEZE, read_freeze),
         budget=reader.read(BUDGET, read_budget),
         timetable=reader.read_timetable(),
         wave=reader.read(WAVE, lambda text: _number(text, "a wave", "0, 1 or 2")),
-        depends=reader.read(DEPENDS_ON, lambda text: tuple(read_dependency(word, namespace) for word in _words(text))),
+        depends=reader.read_list(DEPENDS_ON, lambda word: read_dependency(word, namespace, words)),
         max_concurrent=reader.read(MAX_CONCURRENT, lambda text: _number(text, "a limit", "1", least=0)),
         on_failure=reader.read(ON_FAILURE, _on_failure),
         deadline=reader.read(ROLLOUT_DEADLINE, parse_duration),
@@ -242,6 +250,17 @@ class _Reader:
             self.problems.append(f"{name}: {error}")
             return None
 
+    def read_list(self, name: str, parse: Callable[[str], T]) -> tuple[T, ...] | None:
+        return self.read(name, lambda text: tuple(parse(word) for word in _words(self.bounded(name, text))))
+
+    def bounded(self, name: str, text: str) -> str:
+        """The text of a list, of one that is too long the beginning."""
+        words = _words(text)
+        if len(words) <= MOST:
+            return text
+        self.problems.append(f"{name}: it has {len(words)} entries, of which the first {MOST} count")
+        return ",".join(words[:MOST])
+
     def read_timetable(self) -> Timetable | None:
         found = self.read(WINDOWS, parse_timetable)
         if found is not None and found.broken:
@@ -275,10 +294,6 @@ def read_pattern(text: str) -> Pattern:
     if kind not in tuple(SourceKind) or not slash or not name or "/" in name or (sign and not key):
         raise FormatError(f"{_short(text)} is not a source (try configmap/NAME, secret/NAME or configmap/NAME#KEY)")
     return Pattern(SourceKind(kind), name, key if sign else None)
-
-
-def _extra(text: str, namespace: str) -> tuple[SourceRef, ...]:
-    return tuple(SourceRef.parse(word, namespace) for word in _words(text))
 
 
 def read_freeze(text: str) -> Freeze | None:
@@ -320,10 +335,10 @@ def read_guard(text: str) -> Guard:
     return Guard(workloads=workloads, percent=percent)
 
 
-def read_dependency(text: str, namespace: str) -> WorkloadId:
-    """`deployment/NAME` in `namespace`."""
+def read_dependency(text: str, namespace: str, words: KindWords = NO_WORDS) -> WorkloadId:
+    """`deployment/NAME` in `namespace`; `words` are names of kinds besides those that are built in."""
     kind, slash, name = text.strip().partition("/")
-    known = _KINDS.get(kind.lower())
+    known = _KINDS.get(kind.lower()) or dict(words).get(kind.lower())
     if known is None or not slash or not name or "/" in name:
         raise FormatError(f"{_short(text)} is not a workload (try deployment/NAME or statefulset/NAME)")
     return WorkloadId(known, namespace, name)

@@ -18,7 +18,7 @@ from steersman.operators.reload.controller import NO_HELM_RELEASES, WorkloadKeep
 from steersman.operators.reload.dialects import dialects_for
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
 from steersman.operators.reload.fleet import Fleet
-from steersman.operators.reload.kinds import JOB, KindRule, kind_rules
+from steersman.operators.reload.kinds import JOB, KindRule, kind_rules, kind_words
 from steersman.operators.reload.look import NamespaceSettings
 from steersman.operators.reload.plan import Moment
 from steersman.operators.reload.policybook import PolicyBook
@@ -57,7 +57,7 @@ class Survey:
         self._keepers: dict[KindRule, WorkloadKeeper] = {}
         self.changed: dict[SourceRef, dict[str, float]] = {}  # when each key was last written
         self.fleet = Fleet()
-        self.policies = PolicyBook(served if options.policies else None)
+        self.policies = PolicyBook(served if options.policies else None, words=kind_words(options.kinds))
 
     # -- gathering ---------------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Survey:
         if kind in self.rules:
             rule = self.rules[kind]
             workload = codec_for(workload_class(rule.kind)).object(msgspec.json.encode(manifest))
-            return workload_transform(rule, self._kept)(workload)
+            return workload_transform(rule, self._kept, kind_words(self.options.kinds))(workload)
         if kind == ("", "Namespace"):
             return codec_for(NamespaceSettings).object(msgspec.json.encode(manifest))
         return manifest if kind[0] == "steersman.dev" else None

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.operators.reload.changes import wanted
+from steersman.operators.reload.gates import Moment
 from steersman.operators.reload.plan import Action, Plan
 from steersman.operators.reload.state import Applied, next_history, read_state
 from steersman.operators.reload.types import APPLIED, RESTARTED_FOR
+from steersman.operators.reload.workloads import workload_id
 
 if TYPE_CHECKING:
     from steersman.operators.reload.kinds import KindRule
@@ -33,6 +35,9 @@ def triggered(look: Look, survey: Survey, now: float) -> Plan:
         kept = entry if entry is not None and entry.digest else before.get(name, entry)
         if kept is not None:
             target[name] = kept
+    me = workload_id(look.workload)
+    survey.fleet.saw(me, look.workload, fresh=False)  # how the restart before this one ended is written with this one
+    outcome = survey.fleet.outcome(me, Moment(wall=now, tick=now))
     restarts = (*(found.restarts if found is not None else ()), int(now))
     return Plan(
         action=Action.RESTART,
@@ -41,7 +46,7 @@ def triggered(look: Look, survey: Survey, now: float) -> Plan:
         state=Applied(
             sources=target,
             restarts=restarts,
-            history=next_history(found.history if found is not None else (), int(now), BY_HAND, ("", None)),
+            history=next_history(found.history if found is not None else (), int(now), BY_HAND, outcome),
         ),
         observed=look.plan.observed,
     )

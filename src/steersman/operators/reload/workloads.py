@@ -17,7 +17,7 @@ from steersman.kube.objects import ObjectMeta, Resource
 from steersman.operators.reload.kinds import KindRule, view
 from steersman.operators.reload.progress import Progress
 from steersman.operators.reload.references import Reference, Variable, references, variables
-from steersman.operators.reload.settings import Settings, read_settings
+from steersman.operators.reload.settings import NO_WORDS, KindWords, Settings, read_settings
 from steersman.operators.reload.types import WorkloadId
 
 if TYPE_CHECKING:
@@ -87,11 +87,13 @@ def workload_class(kind: Kind) -> type[Workload]:
 
 
 @lru_cache(maxsize=256)
-def workload_transform(rule: KindRule, annotations: frozenset[str]) -> Callable[[Workload], Workload]:
+def workload_transform(
+    rule: KindRule, annotations: frozenset[str], words: KindWords = NO_WORDS
+) -> Callable[[Workload], Workload]:
     """What the cache keeps of a workload: always the same function for the same arguments, as caches ask for.
 
     `annotations` are the names (or prefixes that end in `*`) worth keeping; a name is kept on the object and on its
-    template.
+    template. `words` are names of kinds besides those that are built in.
     """
     exact = frozenset(name for name in annotations if not name.endswith("*"))
     prefixes = tuple(name[:-1] for name in annotations if name.endswith("*"))
@@ -110,7 +112,7 @@ def workload_transform(rule: KindRule, annotations: frozenset[str]) -> Callable[
             seen = view(rule, workload.spec, workload.status, meta.generation)
             facts = Facts(
                 references=references(seen.pod),
-                settings=read_settings(mine, meta.namespace),
+                settings=read_settings(mine, meta.namespace, words),
                 template_annotations=kept(seen.template_annotations),
                 containers=tuple(container.name for container in seen.pod.containers or ()),
                 variables=variables(seen.pod, _MARKS),
