@@ -95,7 +95,7 @@ class DnsConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     not_ready_period: str = "30s"
     request_timeout: str = "5s"
     bindcar_token_file: str = ""
-    server_namespaces: list[str] = ["*"]  # whose instances may serve zones of others; "*": of all, as Bindy
+    server_namespaces: tuple[str, ...] = ("*",)  # whose instances may serve zones of others; "*": of all, as Bindy
 
     def options(self) -> Options:
         """What was written, checked; ConfigError names the field that is wrong."""
