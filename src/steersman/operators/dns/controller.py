@@ -327,7 +327,7 @@ def pod_instance(pod: Pod) -> list[str]:
     return [f"{pod.namespace}/{name}"] if name else []
 
 
-_KEY_DATA: Final = ("key-name", "algorithm", "secret")
+_KEY_DATA: Final = ("algorithm", "previous-algorithm")
 
 
 def key_secret(secret: Secret) -> Secret:

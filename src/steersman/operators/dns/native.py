@@ -13,6 +13,7 @@ from steersman.operators.dns.driver import Stale, ZoneFileAccess
 from steersman.operators.dns.messages import update_parts
 from steersman.operators.dns.names import text_of
 from steersman.operators.dns.rndc import ControlError, ControlRefused, Rndc
+from steersman.operators.dns.rrsets import SOA
 from steersman.operators.dns.servers import PAUSE, Gate
 from steersman.operators.dns.source import ZoneSource
 from steersman.operators.dns.zonetext import file_name, quote, read_statements, statement_text, zone_file
@@ -33,6 +34,7 @@ T = TypeVar("T")
 CHANNELS: Final = 4  # control connections: named works on one command at a time, but we need not wait in line to ask
 CLEANING: Final = 0.25  # seconds that the files of a removed zone may still be there, though nobody can see it
 FETCHES: Final = 4
+UNKNOWN_KEY: Final = frozenset({"BADSIG", "BADKEY", "NOTAUTH"})
 ABSENT: Final = ("not found", "no matching zone")
 
 
@@ -116,10 +118,24 @@ class NativeDriver:
 
     async def renew(self) -> bool:
         previous = self.server.keys.previous
-        if previous is None or await self._knows(self._key):
+        if previous is not None and not await self._knows(self._key):
+            await self._commanded("reconfig", previous)
+            if not await self._knows(self._key):
+                return False
+        if await self._transfers():
             return True
-        await self._commanded("reconfig", previous)
-        return await self._knows(self._key)
+        await self._control("reconfig")
+        return await self._transfers()
+
+    async def _transfers(self) -> bool:
+        """Whether the server knows the key of transfers: it looks at a signature before it looks at the question."""
+        try:
+            await self._guarded(lambda: self._dns.ask(b"\0", SOA, self.server.keys.transfer))
+        except DnsError as error:
+            if error.rcode in UNKNOWN_KEY:
+                return False
+            raise
+        return True
 
     async def _knows(self, key: TsigKey) -> bool:
         try:
@@ -153,7 +169,7 @@ class NativeDriver:
                 await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, keys.update))
             except DnsError as error:
                 older = keys.previous_update
-                if older is None or error.rcode not in {"BADSIG", "BADKEY", "NOTAUTH"}:
+                if older is None or error.rcode not in UNKNOWN_KEY:
                     raise
                 await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, older))
         except DnsError as error:
