@@ -93,6 +93,7 @@ class ControlPlane:
         self._patience = patience
         self._progress = progress
         self._children: dict[str, Child] = {}
+        self._commands: dict[str, list[str | Path]] = {}
         self.token = secrets.token_urlsafe(24)
 
     async def __aenter__(self) -> Self:
@@ -188,6 +189,16 @@ class ControlPlane:
         self._identities = Identities(self.url, authority, self._run)
         await asyncio.gather(*(self._follow(name, programs[name]) for name in programs if name not in _SERVER))
 
+    async def restart_server(self) -> None:
+        """kill -9 of kube-apiserver; return when it serves again, at the same address and with everything it stored."""
+        name = "kube-apiserver"
+        old = self._children[name]
+        with PromisedPort(int(self.url.rpartition(":")[2])):
+            old.kill()
+            await old.wait()
+            self._children[name] = Child(self._commands[name], log=old.log)
+            await self._ready(name, f"{self.url}/readyz", ssl_context(self.ca_pem))
+
     def _make_secrets(self, authority: Authority) -> None:
         serving = authority.server(LOOPBACK, "localhost", "kubernetes.default.svc", "10.96.0.1")
         self.ca_pem = authority.pem.decode()
@@ -217,7 +228,8 @@ class ControlPlane:
 
     def _launch(self, program: Path, flags: Sequence[str], more: Sequence[str] = ()) -> None:
         log = self._run.folder("logs") / f"{program.name}.log"
-        self._children[program.name] = Child([program, *flags, *more], log=log)
+        self._commands[program.name] = [program, *flags, *more]
+        self._children[program.name] = Child(self._commands[program.name], log=log)
 
     async def _ready(self, name: str, url: str, context: ssl.SSLContext) -> None:
         answer = "none"

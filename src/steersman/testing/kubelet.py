@@ -89,6 +89,11 @@ class ProcessKubelet:
                 await self._stop(run, grace=0.0)
             await self._network.__aexit__()
 
+    @property
+    def subnet(self) -> str:
+        """What the addresses of all pods begin with."""
+        return self._network.subnet
+
     def address(self, pod: str) -> str:
         """Where a pod is."""
         return self._run(pod).address

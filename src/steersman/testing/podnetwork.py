@@ -118,8 +118,13 @@ class PodNetwork:
                 continue
             return
 
+    @property
+    def subnet(self) -> str:
+        """What all addresses begin with."""
+        return f"10.{self._net[0]}.{self._net[1]}."
+
     def _address(self, number: int) -> str:
-        return f"10.{self._net[0]}.{self._net[1]}.{number}"
+        return f"{self.subnet}{number}"
 
     async def _space(self, name: str) -> Child:
         """A process in a network namespace of its own."""

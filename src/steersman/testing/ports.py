@@ -16,12 +16,12 @@ LOOPBACK = "127.0.0.1"
 
 
 class PromisedPort:
-    """A port on the loopback address, held inside the `with` block."""
+    """A port on the loopback address, held inside the `with` block; `number` 0 takes any that is free."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind((LOOPBACK, 0))
+        self._socket.bind((LOOPBACK, number))
         self.number: int = self._socket.getsockname()[1]
 
     @property

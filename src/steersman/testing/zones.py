@@ -16,11 +16,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
+    from steersman.clock import Clock
     from steersman.kube.client import Client
     from steersman.runtime.manager import Manager
     from steersman.testing.named import Named
@@ -128,7 +130,9 @@ class Site:
         return [*self.primaries, *self.secondaries]
 
     @asynccontextmanager
-    async def running(self, *, namespaces: Iterable[str] = (), **options: Any) -> AsyncIterator[Manager]:
+    async def running(
+        self, *, namespaces: Iterable[str] = (), clock: Clock = SYSTEM_CLOCK, **options: Any
+    ) -> AsyncIterator[Manager]:
         """The operator at work in this namespace, in this process."""
         from prometheus_client import CollectorRegistry
 
@@ -138,12 +142,12 @@ class Site:
 
         registry = CollectorRegistry()
         options.setdefault("request_timeout", timedelta(seconds=PATIENCE))
-        parts = parts_of(Options(**options), registry=registry)
+        parts = parts_of(Options(**options), clock=clock, registry=registry)
         within = {self.namespace, *namespaces}
         import msgspec
 
         parts = msgspec.structs.replace(parts, controllers=[one.within(within) for one in parts.controllers])
-        manager = Manager(self.client, registry=registry)
+        manager = Manager(self.client, registry=registry, clock=clock)
         manager.include("dns", parts)
         task = asyncio.create_task(manager.run())
         try:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
 
 import dns.exception
 import dns.rcode
@@ -18,9 +21,10 @@ from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.types import Pod, Secret
 from steersman.operators.dns.rndc import ControlRefused, Rndc
 from steersman.operators.dns.tsig import key_from
-from steersman.testing import eventually
+from steersman.testing import RequestLog, eventually
 from steersman.testing.absence import not_here
-from steersman.testing.zones import Site, ask, serial
+from steersman.testing.fastclock import FastClock
+from steersman.testing.zones import PATIENCE, Site, ask, serial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 GATE = "bindy.firestoned.io/zones-synced"
@@ -98,7 +102,9 @@ class _Pods:
         ]
 
     async def of(self, instance):
-        return next(pod for pod in await self.all() if pod.labels["instance"] == instance)
+        found = [pod for pod in await self.all() if pod.labels["instance"] == instance]
+        assert found, f"{instance} has no pod"
+        return found[0]
 
     async def ready(self, count):
         """The servers, once `count` pods are Ready."""
@@ -173,9 +179,9 @@ async def _cluster(site, **spec):
     await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
 
 
-async def _agreed(site, pods, address):
-    """Four pods are Ready, and all of them have that address and the serial of the zone's status."""
-    servers = await pods.ready(4)
+async def _agreed(site, pods, address, count=4):
+    """So many pods are Ready, and all of them have that address and the serial of the zone's status."""
+    servers = await pods.ready(count)
     assert servers, "not ready"
     await site.answers("www.example.org", "A", {address}, servers)
     zone = await site.get("DNSZone", "example.org")
@@ -199,6 +205,8 @@ async def test_no_pod_gets_traffic_before_it_has_its_zones_and_no_lost_disk_mean
             before = {server.uid for server in servers}
             servers = await eventually(lambda number=number: _agreed(site, pods, f"192.0.2.{number}"), timeout=180)
             assert len({server.uid for server in servers} - before) == 2
+        here = {server.address for server in servers}
+        await eventually(lambda: _connected(kubelet) <= here, "nobody holds on to pods that are gone", timeout=120)
         witness.strict = False  # named answers before it has read its files again, and so would it on any node
         crashed = (await pods.of("c-primary-1")).name
         kubelet.crash(crashed)
@@ -207,6 +215,13 @@ async def test_no_pod_gets_traffic_before_it_has_its_zones_and_no_lost_disk_mean
         answered = witness.answers
         await eventually(lambda: witness.answers >= answered + 4, timeout=120)
     assert witness.lies == []
+
+
+def _connected(kubelet):
+    """The pods that this process has connections to, open or closed by the other side only."""
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    found = {str(ip_address(bytes.fromhex(row[2][:8])[::-1])) for row in rows if row[3] in ("01", "08")}
+    return {address for address in found if address.startswith(kubelet.subnet)}
 
 
 class _Always:
@@ -287,6 +302,68 @@ async def test_keys_rotate_without_a_restart_and_a_new_configuration_rolls_out_o
         assert gaps.found == []
         order = [name.rsplit("-", 2)[0] for name in kubelet.started[4:]]
         assert order == ["c-secondary-0", "c-secondary-1", "c-primary-0", "c-primary-1"]
+
+
+async def test_keys_that_are_lost_are_made_anew_and_what_is_on_a_claim_outlives_its_pod(site, kubelet):
+    pods = _Pods(site)
+    small = {"primary": {"replicas": 1}, "secondary": {"replicas": 1}}
+    await _cluster(site, **small, storage={"storageType": "persistentVolumeClaim"})
+    async with site.running(), _Witness(pods, "example.org") as witness:
+        servers = await eventually(lambda: _agreed(site, pods, "192.0.2.1", 2), timeout=180)
+        pids = {server.name: kubelet.pids(server.name) for server in servers}
+        await site.client.delete(Secret, "bind9-transfer-key", namespace=site.namespace)
+        await site.record("A", "www", ipv4Addresses=["192.0.2.2"])
+        servers = await eventually(lambda: _agreed(site, pods, "192.0.2.2", 2), timeout=180)
+        assert {server.name: kubelet.pids(server.name) for server in servers} == pids
+        before = {server.uid for server in servers}
+        await site.client.delete(Secret, "c-primary-0-rndc-key", namespace=site.namespace)
+        await site.record("A", "www", ipv4Addresses=["192.0.2.3"])
+        servers = await eventually(lambda: _agreed(site, pods, "192.0.2.3", 2), timeout=180)
+        assert len({server.uid for server in servers} - before) == 1
+        await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+    assert witness.lies == []
+
+    old = await pods.of("c-primary-0")
+    known = await serial(_PodServer(old), "example.org")
+    await site.client.delete(Pod, old.name, namespace=site.namespace)
+
+    async def alone():
+        """Nobody but the claim can have told this pod."""
+        pod = await pods.of("c-primary-0")
+        assert pod.metadata.uid != old.metadata.uid
+        assert pod.status.pod_ip
+        assert not _is_ready(pod)
+        await site.answers("www.example.org", "A", {"192.0.2.3"}, [_PodServer(pod)])
+        return await serial(_PodServer(pod), "example.org") == known
+
+    await eventually(alone, "it has the zone without the operator", timeout=120)
+    await _quiet_for_a_quarter_of_an_hour(site, pods, kubelet)
+    assert await serial(_PodServer(await pods.of("c-primary-0")), "example.org") == known
+
+
+async def _quiet_for_a_quarter_of_an_hour(site, pods, kubelet):
+    """Of the operator's clock, that is, which runs a hundred times as fast as the machine's."""
+    clock = FastClock(100.0)
+    async with site.running(clock=clock, request_timeout=timedelta(seconds=100 * PATIENCE)):
+        servers = await eventually(lambda: _agreed(site, pods, "192.0.2.3", 2), timeout=180)
+
+        async def ready():
+            whole = [("DNSZone", "example.org"), ("A", "www"), ("Bind9Cluster", "c"), ("Bind9Instance", "c-primary-0")]
+            return all([await site.is_ready(kind, name) for kind, name in whole])
+
+        await eventually(ready, "all is well", timeout=120)
+
+        async def quiet():
+            updates = [kubelet.log(server.name).count("updating zone") for server in servers]
+            began = clock.monotonic()
+            with RequestLog(site.client) as log:
+                await eventually(lambda: clock.monotonic() - began >= 900, "15 minutes", timeout=60)
+            assert log.writes == []
+            assert [kubelet.log(server.name).count("updating zone") for server in servers] == updates
+            return True
+
+        # What was under way when the last condition came may still be written; after that, nothing is.
+        await eventually(quiet, "fifteen minutes without a write", timeout=180)
 
 
 async def _opens(address, secret):

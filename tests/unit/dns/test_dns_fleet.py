@@ -9,7 +9,7 @@ from steersman.errors import DriverError
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.pods import ContainerStatus, Pod, PodCondition, PodStatus
-from steersman.operators.dns.book import ZoneBook
+from steersman.operators.dns.book import Retry, ZoneBook
 from steersman.operators.dns.fleet import Fleet, servers_of
 from steersman.operators.dns.serverkinds import Bind9Instance
 from steersman.operators.dns.servers import Keys
@@ -72,3 +72,16 @@ def test_a_server_that_is_gone_takes_what_it_was_late_with_along():
     book.copy("here").known = True
     book.keep(["here", "new"])
     assert set(book.copies) == {"here"}
+
+
+def test_tries_come_later_with_time_and_not_with_looks_and_begin_anew_with_other_servers():
+    retry = Retry()
+    assert [retry.failed("a", 100 + n / 10, 30.0) for n in range(3)] == pytest.approx([1.0, 0.9, 0.8])
+    waits, now = [], 101.0
+    for _ in range(6):
+        waits.append(retry.failed("a", now, 30.0))
+        now += waits[-1]
+    assert waits == [2, 4, 8, 16, 30, 30]
+    assert retry.failed("b", now, 30.0) == 1.0
+    retry.succeeded()
+    assert retry.failed("b", now, 30.0) == 1.0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from steersman.operators.dns.rrsets import Contribution
     from steersman.operators.dns.zonekinds import DNSZone
 
-__all__ = ["Books", "Copy", "ZoneBook", "zones_wanting"]
+__all__ = ["Books", "Copy", "Retry", "ZoneBook", "zones_wanting"]
 
 ADDRESS_KINDS = ("arecord/", "aaaarecord/")
 
@@ -73,6 +73,34 @@ class Published(msgspec.Struct, frozen=True):
     ptr: bool | None = None  # whether its addresses are to point back to it; None: as the zone says
 
 
+class Retry:
+    """When to try again: later each time, as time goes by and not as often as somebody looks; anew with other servers.
+
+    Ten changes within a second are ten looks at a server that is just starting, and no reason to leave it alone.
+    """
+
+    def __init__(self) -> None:
+        self._begin(())
+
+    def _begin(self, servers: object) -> None:
+        self._servers = servers
+        self._failures = 0
+        self._due = float("-inf")
+
+    def failed(self, servers: object, now: float, longest: float) -> float:
+        """Seconds until the next try."""
+        if servers != self._servers:
+            self._begin(servers)
+        if now >= self._due:
+            self._failures += 1
+            self._due = now + min(longest, 2.0 ** min(9, self._failures - 1))
+        return self._due - now
+
+    def succeeded(self) -> None:
+        """All is well."""
+        self._begin(())
+
+
 class ZoneBook:
     """One zone. See the module."""
 
@@ -89,7 +117,7 @@ class ZoneBook:
         self.outcome_ready = False  # the draft has been sent to servers at least once, well or badly
         self.problem: tuple[str, str] | None = None  # why nothing can be served: reason, message
         self.pending: set[str] = set()  # sources whose change has not reached every primary
-        self.failures = 0
+        self.retry = Retry()
         self.looked = float("-inf")  # when every copy was looked at last
         self.drifts = 0
         self.settled: frozenset[str] = frozenset()  # servers we made that have the zone

@@ -352,7 +352,7 @@ def pod_instance(pod: Pod) -> list[str]:
     return [f"{pod.namespace}/{name}"] if name else []
 
 
-_KEY_DATA: Final = ("key-name", "algorithm", "secret", "token")
+_KEY_DATA: Final = ("algorithm", "previous-algorithm", "token")
 
 
 def key_secret(secret: Secret) -> Secret:

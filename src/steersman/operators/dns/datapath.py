@@ -5,7 +5,7 @@ Also the gate that every request to the server passes, of whatever kind: the bre
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from steersman.errors import DriverError
 from steersman.operators.dns.dnsclient import DnsClient, DnsError
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from steersman.operators.dns.rrsets import Key, RRset
     from steersman.operators.dns.servers import Server
 
-__all__ = ["DataPath"]
+__all__ = ["UNKNOWN_KEY", "DataPath"]
 
 T = TypeVar("T")
+
+UNKNOWN_KEY: Final = frozenset({"BADSIG", "BADKEY", "NOTAUTH"})
 
 
 class DataPath:
@@ -62,7 +64,7 @@ class DataPath:
                 await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, keys.update))
             except DnsError as error:
                 older = keys.previous_update
-                if older is None or error.rcode not in {"BADSIG", "BADKEY", "NOTAUTH"}:
+                if older is None or error.rcode not in UNKNOWN_KEY:
                     raise
                 await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, older))
         except DnsError as error:

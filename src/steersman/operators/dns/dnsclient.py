@@ -51,9 +51,9 @@ class DnsClient:
         self._permits = asyncio.Semaphore(KEPT)
         self._closed = False
 
-    async def ask(self, name: bytes, kind: int) -> Message:
-        """The answer to a question, whatever it is."""
-        (answer,) = await self._exchange(question(_number(), name, kind), None)
+    async def ask(self, name: bytes, kind: int, key: Key | None = None) -> Message:
+        """The answer to a question, whatever it is; DnsError when it is signed and the server does not know the key."""
+        (answer,) = await self._exchange(question(_number(), name, kind), key)
         return answer
 
     async def soa(self, zone: bytes) -> bytes | None:

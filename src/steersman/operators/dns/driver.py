@@ -82,7 +82,7 @@ class Driver(Protocol):
         """Have the server read its configuration again."""
 
     async def renew(self) -> bool:
-        """Have the server read a new key if it does not know it yet; says whether it knows it now."""
+        """Have the server read new keys if it does not know them yet; says whether it knows them now."""
 
     async def ready(self) -> None:
         """Return when the server answers on its control channel."""

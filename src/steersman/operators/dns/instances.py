@@ -7,9 +7,11 @@ of its copies has been seen. Servers that exist already get no objects at all; t
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import DriverError, FormatError, PlanError
+from steersman.kube.errors import AlreadyExists
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import format_time, parse_time
@@ -17,7 +19,7 @@ from steersman.kube.types.apps import Deployment
 from steersman.kube.types.core import Secret, Service
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.fleet import SHARED_KEY, key_ref_of
-from steersman.operators.dns.keyring import COUNT, CREATED, ROTATE, control_keys, due_in, transfer_key
+from steersman.operators.dns.keyring import COUNT, CREATED, EPOCH, ROTATE, control_keys, due_in, transfer_key
 from steersman.operators.dns.manifests import (
     ACCOUNT,
     TEMPLATE,
@@ -64,7 +66,7 @@ class InstanceKeeper:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self._renewed: dict[ObjectRef, dict[str, Key]] = {}  # servers that were seen to know their newest key
+        self._renewed: dict[ObjectRef, dict[str, tuple[Key, Key]]] = {}  # servers that were seen to know their keys
 
     async def reconcile(self, ctx: Context, instance: Bind9Instance) -> Result:
         """One pass over an instance."""
@@ -112,11 +114,13 @@ class InstanceKeeper:
     async def _made(
         self, ctx: Context, instance: Bind9Instance, cluster: Bind9Cluster | None, zones: Sequence[DNSZone]
     ) -> tuple[_Facts, float | None]:
-        children = children_of(instance, cluster)
+        children_of(instance, cluster)  # nothing is made of nonsense, not even keys
         meta = {"name": ACCOUNT, "namespace": instance.namespace, "labels": {"app": "bind9"}}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
         await ctx.apply(account, owner=None)
-        rotation = await self._keys(ctx, instance, cluster)
+        keys = await self._keys(ctx, instance, cluster)
+        rotation = due_in(keys, _rndc_key(instance, cluster), ctx.clock.time())
+        children = children_of(instance, cluster, epoch=keys.annotations.get(EPOCH, ""))
         blocker = self._blocker(instance, cluster, children, ctx.cache)
         for child in children:
             if child["kind"] != "Deployment" or not blocker:
@@ -142,7 +146,7 @@ class InstanceKeeper:
             if one.spec.cluster_ref != instance.spec.cluster_ref or one.spec.endpoints or (one.deleting and not mine):
                 continue
             try:
-                wanted = template_of(children if mine else children_of(one, cluster))
+                wanted = template_of(children if mine else children_of(one, cluster, epoch=_epoch(one, cache)))
             except PlanError:
                 continue
             held = cache[Deployment].get(one.ref)
@@ -151,8 +155,8 @@ class InstanceKeeper:
         me = next((one for one in members if one.name == instance.name), None)
         return blocker_of(me, members) if me is not None else ""
 
-    async def _keys(self, ctx: Context, instance: Bind9Instance, cluster: Bind9Cluster | None) -> float | None:
-        """Make what is missing or due; returns in how many seconds the next one is."""
+    async def _keys(self, ctx: Context, instance: Bind9Instance, cluster: Bind9Cluster | None) -> Secret:
+        """Make what is missing or due; returns the instance's own."""
         now = ctx.clock.time()
         own, shared = (
             ObjectRef(f"{instance.name}-rndc-key", instance.namespace),
@@ -163,33 +167,35 @@ class InstanceKeeper:
         data, notes, fresh = control_keys(held, wanted, now, given=self._given(instance, cluster, wanted, ctx.cache))
         if fresh and held is not None:
             ctx.event(instance, "KeyRotated", "its keys were made anew; servers read them without a restart")
-        written = await ctx.apply(_secret(own, data, notes, labels_of(instance)))
+        written: Secret = await ctx.apply(_secret(own, data, notes, labels_of(instance)))
         if ctx.cache[Secret].get(shared) is None:
-            await ctx.apply(_secret(shared, transfer_key(None), {}, {}), owner=None)
-        return due_in(written, wanted, now)
+            # All instances of a namespace find it missing at once: the first makes it, the others take that one.
+            with suppress(AlreadyExists):
+                await ctx.create(_secret(shared, transfer_key(None), {}, {}), owner=None)
+        return written
 
     async def _renew_keys(self, ctx: Context, instance: Bind9Instance) -> bool:
-        """Have servers read keys that were made anew; says whether all know them. Their files come when they come."""
+        """Have servers read keys that are new to them; says whether all know them. Their files come when they come."""
         servers, _ = self.desk.servers([instance], ctx.cache)
         before = self._renewed.get(instance.ref, {})
-        after: dict[str, Key] = {}
+        after: dict[str, tuple[Key, Key]] = {}
         waiting = 0
         held = ctx.cache[Secret].get(ObjectRef(f"{instance.name}-rndc-key", instance.namespace))
         created = held.annotations.get(CREATED, "") if held is not None else ""
         # Whoever began to write with the old key finishes first: a server knows only one of them.
         early = bool(created) and ctx.clock.time() - parse_time(created).timestamp() < KEY_GRACE
         for server in servers:
-            if server.keys.previous is None:
-                continue
-            if early:
+            newest = (server.keys.control, server.keys.transfer)
+            if early and server.keys.previous is not None:
                 waiting += 1
                 continue
             try:
-                known = before.get(server.id) == server.keys.control or await self.desk.fleet.driver(server).renew()
-            except DriverError:
-                known = False
+                known = before.get(server.id) == newest or await self.desk.fleet.driver(server).renew()
+            except DriverError:  # not there, or of another epoch: whoever changes that wakes us
+                waiting += server.keys.previous is not None
+                continue
             if known:
-                after[server.id] = server.keys.control
+                after[server.id] = newest
             waiting += not known
         self._renewed[instance.ref] = after
         return not waiting
@@ -350,6 +356,11 @@ def _secret(ref: ObjectRef, data: dict[str, str], notes: dict[str, str], labels:
 
     meta = ObjectMeta(name=ref.name, namespace=ref.namespace, labels=labels or None, annotations=notes or None)
     return Secret(metadata=meta, type="Opaque", data={name: value.encode() for name, value in data.items()})
+
+
+def _epoch(instance: Bind9Instance, cache: Any) -> str:
+    held = cache[Secret].get(ObjectRef(f"{instance.name}-rndc-key", instance.namespace))
+    return "" if held is None else str(held.annotations.get(EPOCH, ""))
 
 
 def _rotation(held: Secret | None) -> KeyRotation | None:

@@ -2,6 +2,9 @@
 
 A new secret keeps its name, and the one before it stays beside it: a server that has not read the new one yet still
 answers to the old. Servers read their keys again when told to; nothing restarts and no update fails.
+
+A key that was lost has none before it, and a server that knows only the lost one listens to nobody. With such a key an
+*epoch* begins, and pods of another epoch are replaced.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import secrets as randomness
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from steersman.kube.times import format_time, parse_time
+from steersman.kube.times import format_micro_time, format_time, parse_time
 from steersman.operators.dns.namedconf import CONTROL_KEY, TRANSFER_KEY, UPDATE_KEY
 from steersman.operators.dns.types import GROUP
 
@@ -23,11 +26,12 @@ if TYPE_CHECKING:
     from steersman.operators.dns.serverkinds import RndcKey
     from steersman.operators.dns.tsig import Key
 
-__all__ = ["CREATED", "ROTATE", "control_keys", "due_in", "transfer_key"]
+__all__ = ["CREATED", "EPOCH", "ROTATE", "control_keys", "due_in", "transfer_key"]
 
 CREATED: Final = f"{GROUP}/rndc-created-at"
 ROTATE: Final = f"{GROUP}/rndc-rotate-at"
 COUNT: Final = f"{GROUP}/rndc-rotation-count"
+EPOCH: Final = "steersman.dev/key-epoch"
 SHORTEST: Final = timedelta(hours=1)
 LONGEST: Final = timedelta(hours=8760)
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
@@ -85,17 +89,24 @@ def control_keys(
             data |= {"previous-secret": before["secret"], "previous-update-secret": before["update-secret"]}
             data["previous-algorithm"] = before.get("algorithm") or algorithm
         count = int(notes.get(COUNT, "-1") or "-1") + 1
-        notes = {CREATED: format_time(now), COUNT: str(count)}
+        epoch = {EPOCH: notes[EPOCH]} if EPOCH in notes else {}
+        notes = {
+            CREATED: format_time(now),
+            COUNT: str(count),
+            **(epoch if complete else {EPOCH: format_micro_time(now)}),
+        }
         if key is not None and key.auto_rotate and given is None:
             notes[ROTATE] = format_time(now + period_of(key).total_seconds())
     if given is not None:
         data["key-name"], data["secret"] = given.name, base64.b64encode(given.secret).decode()
+        if complete and before["secret"] != data["secret"]:
+            data |= {"previous-secret": before["secret"], "previous-algorithm": before.get("algorithm") or algorithm}
     # The control channel never says the name of its key: on the server it is always the one that `controls` names.
     statements = [_statement(CONTROL_KEY, algorithm, data["secret"])]
     statements.append(_statement(data["update-key-name"], algorithm, data["update-secret"]))
     data["rndc.key"] = statements[0]
     data["keys.conf"] = "".join(statements)
-    return data, {name: notes[name] for name in (CREATED, ROTATE, COUNT) if name in notes}, fresh
+    return data, {name: notes[name] for name in (CREATED, ROTATE, COUNT, EPOCH) if name in notes}, fresh
 
 
 def transfer_key(held: Secret | None, *, make: Callable[[], str] = _secret) -> dict[str, str]:

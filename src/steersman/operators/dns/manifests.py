@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from steersman.errors import PlanError
 from steersman.operators.dns.desk import INSTANCE_LABEL
 from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, SHARED_KEY, ZONES
+from steersman.operators.dns.keyring import EPOCH
 from steersman.operators.dns.namedconf import CACHE, named_conf, user_files
 from steersman.operators.dns.serverkinds import Image, Placement, Storage
 from steersman.operators.dns.types import LABEL_CLUSTER, LABEL_ROLE, READINESS_GATE
@@ -62,15 +63,19 @@ def role_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RoleConfig
     return cluster.spec.primary if instance.spec.role == "primary" else cluster.spec.secondary
 
 
-def children_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[Manifest]:
-    """ConfigMap, claim, Deployment, Service and disruption budget; PlanError when the instance asks for nonsense."""
+def children_of(instance: Bind9Instance, cluster: Bind9Cluster | None, *, epoch: str = "") -> list[Manifest]:
+    """ConfigMap, claim, Deployment, Service and disruption budget; PlanError when the instance asks for nonsense.
+
+    `epoch` is that of its keys (see `keyring`): pods that know only keys of another one are of no use.
+    """
     files = named_conf(instance, cluster)
     checksum = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     made = [_object(instance, "v1", "ConfigMap", f"{instance.name}-config", data=files)]
     claim = _claim(instance, cluster)
     if claim is not None:
         made.append(claim)
-    made += [_deployment(instance, cluster, checksum), _service(instance, cluster)]
+    marks = {CHECKSUM: checksum, **({EPOCH: epoch} if epoch else {})}
+    made += [_deployment(instance, cluster, marks), _service(instance, cluster)]
     selector = {"matchLabels": _selector(instance)}
     budget = {"selector": selector, "maxUnavailable": 1}
     made.append(_object(instance, "policy/v1", "PodDisruptionBudget", instance.name, spec=budget))
@@ -196,7 +201,7 @@ def _probe(initial: int, period: int, timeout: int, failures: int) -> Manifest:
     }
 
 
-def _deployment(instance: Bind9Instance, cluster: Bind9Cluster | None, checksum: str) -> Manifest:
+def _deployment(instance: Bind9Instance, cluster: Bind9Cluster | None, marks: dict[str, str]) -> Manifest:
     volumes, mounts = _volumes(instance, cluster)
     image = instance.spec.image or (cluster.spec.image if cluster is not None else None) or Image()
     version = instance.spec.version or (cluster.spec.version if cluster is not None else None) or "9.18"
@@ -243,7 +248,7 @@ def _deployment(instance: Bind9Instance, cluster: Bind9Cluster | None, checksum:
         "strategy": {"type": "Recreate"} if single else rolling,
         "selector": {"matchLabels": _selector(instance)},
         "template": {
-            "metadata": {"labels": labels_of(instance), "annotations": {CHECKSUM: checksum}},
+            "metadata": {"labels": labels_of(instance), "annotations": marks},
             "spec": pod,
         },
     }

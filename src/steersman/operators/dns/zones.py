@@ -306,14 +306,13 @@ class ZoneKeeper:
         behind = max((copy.behind for copy in book.copies.values()), default=0)
         soon = min(CATCH_UP, 0.1 * 2 ** min(8, behind)) if behind else None  # secondaries need no backoff, only a push
         if summary.ready and not summary.leaving:
-            book.failures = 0
+            book.retry.succeeded()
             if soon is not None:
                 return requeue(after=soon)
             return requeue(after=self.desk.later(options.drift_period.total_seconds()))
-        book.failures += 1
-        wait = (
-            60.0 if options.fixed_backoff else min(options.not_ready.total_seconds(), 2.0 ** min(9, book.failures - 1))
-        )
+        wait = 60.0
+        if not options.fixed_backoff:
+            wait = book.retry.failed(tuple(summary.servers), ctx.clock.monotonic(), options.not_ready.total_seconds())
         return requeue(after=wait if soon is None else min(wait, soon))
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,66 @@
+"""Keys that are lost, and keys that somebody else changes."""
+
+from __future__ import annotations
+
+import base64
+
+from steersman.kube.objects import ObjectMeta
+from steersman.kube.types.core import Secret
+from steersman.operators.dns.keyring import EPOCH, control_keys
+from steersman.operators.dns.manifests import CHECKSUM, children_of, template_of
+from steersman.operators.dns.serverkinds import Bind9Instance, RndcKey
+from steersman.operators.dns.tsig import Key
+
+ROTATED = RndcKey(auto_rotate=True)
+DAY = 86_400.0
+
+
+def held(data, notes):
+    return Secret(
+        metadata=ObjectMeta(name="s", annotations=notes), data={name: text.encode() for name, text in data.items()}
+    )
+
+
+def given(secret):
+    return Key("theirs", "hmac-sha256", secret)
+
+
+def test_a_rotation_stays_within_its_epoch_and_a_lost_key_begins_another():
+    data, first, _ = control_keys(None, ROTATED, 0.0)
+    rotated, second, fresh = control_keys(held(data, first), ROTATED, 31 * DAY)
+    assert fresh
+    assert rotated["previous-secret"] == data["secret"]
+    assert second[EPOCH] == first[EPOCH]
+    lost, third, _ = control_keys(None, ROTATED, 32 * DAY)
+    assert "previous-secret" not in lost
+    assert third[EPOCH] != first[EPOCH]
+    _, maimed, _ = control_keys(held({"key-name": "x"}, first), ROTATED, 33 * DAY)
+    assert maimed[EPOCH] not in (first[EPOCH], third[EPOCH])
+
+
+def test_keys_from_before_there_were_epochs_replace_no_pods():
+    data, notes, _ = control_keys(None, ROTATED, 0.0)
+    older = {name: text for name, text in notes.items() if name != EPOCH}
+    assert EPOCH not in control_keys(held(data, older), ROTATED, 1.0)[1]
+    assert EPOCH not in control_keys(held(data, older), ROTATED, 31 * DAY)[1]
+
+
+def test_a_key_that_somebody_else_changes_leaves_the_one_before_it_at_hand():
+    data, notes, _ = control_keys(None, None, 0.0, given=given(b"old"))
+    changed, after, _ = control_keys(held(data, notes), None, 1.0, given=given(b"new"))
+    assert base64.b64decode(changed["secret"]) == b"new"
+    assert base64.b64decode(changed["previous-secret"]) == b"old"
+    assert after[EPOCH] == notes[EPOCH]
+    again, *_ = control_keys(held(changed, after), None, 2.0, given=given(b"new"))
+    assert again == changed
+
+
+def test_pods_are_replaced_when_the_epoch_of_their_keys_is_another_and_only_then():
+    instance = Bind9Instance(
+        metadata=ObjectMeta(name="i", namespace="default"), spec=Bind9Instance.Spec(cluster_ref="", role="primary")
+    )
+    none, one, two = (children_of(instance, None, epoch=epoch) for epoch in ("", "1", "2"))
+    assert len({template_of(children) for children in (none, one, two)}) == 3
+    assert template_of(children_of(instance, None, epoch="1")) == template_of(one)
+    marks = next(child for child in none if child["kind"] == "Deployment")["spec"]["template"]["metadata"]
+    assert set(marks["annotations"]) == {CHECKSUM}
