@@ -19,7 +19,7 @@ from steersman.operators.dns.names import short_text
 from steersman.operators.dns.pointers import contributions_to, is_reverse, named_in, pointers_of, source_in_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS, AAAARecord, ARecord
 from steersman.operators.dns.rrsets import Key, RRset, Soa, type_name
-from steersman.operators.dns.selection import EVERY, label_values, record_selectors, source_of, zone_of
+from steersman.operators.dns.selection import EVERY, label_values, records_wanted, source_of, zone_of
 from steersman.operators.dns.types import PTR_NAMESPACES
 
 if TYPE_CHECKING:
@@ -124,13 +124,15 @@ class ZoneBook:
         self._basis: object = None
         self._grant = ""
         self._ptr = False
+        self._selected: set[str] = set()  # records that it wants, whether it has them or an older zone does
+        self.untold: set[str] = set()  # of those, who has not been told that it looked again
         self._restated: set[str] = set()  # records that say something else now, though it may come to the same
         self._pointing: set[Origin] = set()  # records that have PTR records here
 
     @property
     def sources(self) -> set[str]:
         """Everybody who has a part in it."""
-        return {*self.members, *self.draft.contributions} - {ZONE}
+        return {*self.members, *self.draft.contributions, *self._selected} - {ZONE}
 
     def mark(self, kind: Any, name: str) -> None:
         """A record changed that is or was ours."""
@@ -149,18 +151,17 @@ class ZoneBook:
         self.heard = True
         basis = (zone.metadata.uid, name, zone.spec.ttl, msgspec.json.encode(zone.spec.records_from))
         marks, self.marks = self.marks, set()
+        replaced = None
         if basis != self._basis:
             marks = None
             self._basis = basis
             if (self.uid, self.draft.zone) != (zone.metadata.uid, name):
                 self.members, self.copies, self.serial = {}, {}, 0
             self.uid = zone.metadata.uid
-            before = self.draft
+            replaced = self.draft
             self.draft = Draft(name, zone.spec.ttl)
             self.origins = None
-            for copy in self.copies.values():  # another draft: what a copy lacks is found by reading it
-                copy.known = False
-            self.members = {source: row for source, row in self.members.items() if source in before.contributions}
+            self.members = {source: row for source, row in self.members.items() if source in replaced.contributions}
         self.draft.put(ZONE, *own)
         if marks is None:
             self._load_all(zone, cache)
@@ -169,9 +170,10 @@ class ZoneBook:
                 self._load_one(zone, kind, record_name, cache)
         self._take_pointers(zone, cache, directory)
         settled = self.draft.settle()
+        before = settled.before if replaced is None else _changes(replaced.rrsets, self.draft.rrsets)
         for copy in self.copies.values():
             if copy.known:
-                _lay_over(copy, settled.before, self.draft.rrsets)
+                _lay_over(copy, before, self.draft.rrsets)
         self.pending |= settled.sources | self._restated
         whole = marks is None or zone.spec.ptr != self._ptr
         self._ptr = zone.spec.ptr
@@ -221,22 +223,18 @@ class ZoneBook:
         return pointers_of(self.draft.contributions.get(source, ()), self.draft.zone)
 
     def _load_all(self, zone: DNSZone, cache: Any) -> None:
-        selectors = record_selectors(zone)
-        found: dict[str, Record] = {}
-        for kind in RECORD_KINDS:
-            shelf = cache[kind]
-            for selector in selectors:
-                exact = next(((r.key, v) for r in selector.requirements if (v := selector.exact(r.key))), None)
-                rows = (
-                    shelf.list(namespace=zone.namespace)
-                    if exact is None
-                    else shelf.by_index("dns-labels", f"{zone.namespace}/{exact[0]}={exact[1]}")
-                )
-                found.update((source_of(record), record) for record in rows if selector.matches(record.labels))
+        self.untold |= self._selected
+        found = {source_of(record): record for kind in RECORD_KINDS for record in records_wanted(zone, cache[kind])}
+        self._selected = set(found)
+        self.untold |= self._selected
         for source in self.members.keys() - found.keys():
             self._drop(source)
+        owners: dict[tuple[tuple[str, str], ...], DNSZone | None] = {}  # by labels: most records share theirs
         for source, record in found.items():
-            self._take(zone, source, record, cache)
+            labels = tuple(record.labels.items())
+            if labels not in owners:
+                owners[labels] = zone_of(record, zones_wanting(record, cache))
+            self._take(zone, source, record, owners[labels])
 
     def _load_one(self, zone: DNSZone, kind: Any, name: str, cache: Any) -> None:
         from steersman.kube.resources import ObjectRef
@@ -246,11 +244,10 @@ class ZoneBook:
         if record is None:
             self._drop(source)
         else:
-            self._take(zone, source, record, cache)
+            self._take(zone, source, record, zone_of(record, zones_wanting(record, cache)))
 
-    def _take(self, zone: DNSZone, source: str, record: Record, cache: Any) -> None:
-        owner = None if record.deleting else zone_of(record, zones_wanting(record, cache))
-        if owner is None or owner.name != zone.name:
+    def _take(self, zone: DNSZone, source: str, record: Record, owner: DNSZone | None) -> None:
+        if record.deleting or owner is None or owner.name != zone.name:
             self._drop(source)
             return
         known = self.members.get(source)
@@ -319,6 +316,11 @@ class ZoneBook:
             if (row := self.members.get(source)) is not None:
                 self.members[source] = msgspec.structs.replace(row, serial=serial)
         return news
+
+
+def _changes(before: Mapping[Key, RRset], after: Mapping[Key, RRset]) -> dict[Key, RRset | None]:
+    """Where one draft differs from another that took its place, as it was."""
+    return {key: before.get(key) for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def _lay_over(copy: Copy, before: Mapping[Key, RRset | None], after: Mapping[Key, RRset]) -> None:

@@ -30,7 +30,7 @@ from steersman.operators.dns.metrics import DnsMetrics
 from steersman.operators.dns.pointers import is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.records import RecordKeeper
-from steersman.operators.dns.selection import label_values, selector_values, selects
+from steersman.operators.dns.selection import label_values, records_wanted, selector_values, selects
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
 from steersman.operators.dns.tables import tables_of
 from steersman.operators.dns.types import (
@@ -195,7 +195,7 @@ class _Table:
             Controller(kind, keeper.reconcile, f"dns-{kind.KIND.plural}")
             .when(generation | labels)
             .hears(self.desk.records[kind])
-            .watches(DNSZone, to=self.records_of(kind), when=created | deleted | generation)
+            .watches(DNSZone, to=self.records_of(kind), when=deleted)
             .index(DNSZone, "dns-records-from", selector_values)
             .index(DNSZone, "dns-zone-name", own_name)
             .index(kind, "dns-labels", label_values)
@@ -285,10 +285,10 @@ class _Table:
         return ()
 
     def records_of(self, kind: type[Record]) -> Any:
-        """The records of that kind which a zone wants."""
+        """The records of that kind which a zone wanted; while it is there, it tells them itself what it changes."""
 
         def records_of_zone(zone: DNSZone, cache: Any) -> Iterable[ObjectRef]:
-            return [record.ref for record in cache[kind].list(namespace=zone.namespace) if selects(zone, record)]
+            return [record.ref for record in records_wanted(zone, cache[kind])]
 
         return records_of_zone
 

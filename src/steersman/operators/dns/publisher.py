@@ -127,6 +127,7 @@ class _Work:
         self.configs = configs
         self.skip = GENERATED if job.policy is not None else frozenset()
         self.target = 0
+        self._cut: dict[int, tuple[dict[Key, RRset | None], list[list[Change]]]] = {}  # what is asked for twice
 
     async def guarded(self, server: Server, step: Callable[[Server, Copy], object], *, writer: bool = True) -> None:
         """A step at one server; what fails there concerns nobody else."""
@@ -273,10 +274,18 @@ class _Work:
 
     def _chunks(self, copy: Copy) -> list[list[Change]]:
         """The changes of a copy, in pieces that fit into a message. Nearly always there is one."""
+        lag = self._lag(copy)
+        known = self._cut.get(id(copy))
+        if known is not None and known[0] == lag:
+            return known[1]
+        chunks = self._cut_up(lag)
+        self._cut[id(copy)] = (lag, chunks)
+        return chunks
+
+    def _cut_up(self, lag: dict[Key, RRset | None]) -> list[list[Change]]:
         wanted = self.book.draft.rrsets
         chunks: list[list[Change]] = [[]]
         size = 0
-        lag = self._lag(copy)
         for key in sorted(lag, key=lambda key: (key in wanted, key)) if len(lag) > 1 else lag:
             change = Change(key, lag[key], wanted.get(key))
             size += changes_size(change)

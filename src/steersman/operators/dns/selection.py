@@ -10,7 +10,7 @@ giving an instance the right labels. A record that several zones select belongs 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from steersman.operators.dns.serverkinds import Bind9Instance
 from steersman.operators.dns.types import ALLOW_NAMESPACES, SERVED_BY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from steersman.operators.dns.recordkinds import Record
     from steersman.operators.dns.serverkinds import Bind9Cluster, ClusterBind9Provider
@@ -32,6 +32,7 @@ __all__ = [
     "choose_instances",
     "label_values",
     "record_selectors",
+    "records_wanted",
     "selector_values",
     "selects",
     "source_of",
@@ -147,14 +148,41 @@ def _compiled(wire: bytes) -> Selector:
 # ------------------------------------------------------------------------------------------------ records and zones
 
 
+_read: dict[int, tuple[object, list[Selector]]] = {}
+KEPT = 16384
+
+
 def record_selectors(zone: DNSZone) -> list[Selector]:
-    """What `recordsFrom` means."""
-    return _selectors(tuple(row.selector for row in zone.spec.records_from or ()))
+    """What `recordsFrom` means; kept with the spec it was read from, because it is asked for every record."""
+    known = _read.get(id(zone.spec))
+    if known is not None and known[0] is zone.spec:
+        return known[1]
+    made = _selectors(tuple(row.selector for row in zone.spec.records_from or ()))
+    if len(_read) >= KEPT:
+        _read.clear()
+    _read[id(zone.spec)] = (zone.spec, made)
+    return made
 
 
 def selects(zone: DNSZone, record: Record) -> bool:
     """Whether a zone wants a record."""
     return zone.namespace == record.namespace and any(one.matches(record.labels) for one in record_selectors(zone))
+
+
+def records_wanted(zone: DNSZone, shelf: Any) -> Iterator[Record]:
+    """The records of one kind that a zone selects, found by a label where its selectors name one."""
+    seen: set[str] = set()
+    for selector in record_selectors(zone):
+        exact = next(((row.key, value) for row in selector.requirements if (value := selector.exact(row.key))), None)
+        rows = (
+            shelf.list(namespace=zone.namespace)
+            if exact is None
+            else shelf.by_index("dns-labels", f"{zone.namespace}/{exact[0]}={exact[1]}")
+        )
+        for record in rows:
+            if record.name not in seen and selector.matches(record.labels):
+                seen.add(record.name)
+                yield record
 
 
 def zone_of(record: Record, candidates: Iterable[DNSZone]) -> DNSZone | None:

@@ -20,7 +20,7 @@ from steersman.operators.dns.pointers import asks, contributions_to, is_reverse,
 from steersman.operators.dns.publisher import Job, publish, remove
 from steersman.operators.dns.recordkinds import AAAARecord, ARecord
 from steersman.operators.dns.rrsets import Key, contribution_of
-from steersman.operators.dns.selection import source_of, zone_of
+from steersman.operators.dns.selection import records_wanted, source_of, zone_of
 from steersman.operators.dns.serverkinds import Bind9Instance
 from steersman.operators.dns.signing import DNSKEY, status_of_keys
 from steersman.operators.dns.types import DRIFT, DRIFT_IGNORE, SERVED_BY, Drift
@@ -293,7 +293,14 @@ class ZoneKeeper:
     # -- telling -------------------------------------------------------------------------------------------------------
 
     async def _tell(self, ctx: Context, zone: DNSZone, book: ZoneBook, summary: Summary) -> Result:
-        self.desk.tell_records(zone.namespace, summary.news if summary.report is not None else book.sources)
+        news = summary.news | book.untold
+        book.untold = set()
+        if summary.report is None:
+            news |= book.sources
+            news |= {
+                source_of(record) for kind in self.desk.records for record in records_wanted(zone, ctx.cache[kind])
+            }
+        self.desk.tell_records(zone.namespace, news)
         # A pod that has the zone now may answer: the zone's own status need not change for that.
         settled = {server.id: server.instance for server in summary.servers if server.managed and book.has(server.id)}
         for server in settled.keys() - book.settled:
