@@ -123,6 +123,7 @@ class SharedInformer(Generic[T]):
             resource_version=self._store.revision,
             last_event_seconds=now - min(heard) if heard else None,
             refused=any(reflector.status.refused for reflector in self._scopes.values()),
+            unseen=frozenset(scope for scope, one in self._scopes.items() if scope and not one.status.synced),
             problem="; ".join(self._problems()) or None,
         )
 
