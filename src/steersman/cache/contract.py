@@ -43,6 +43,7 @@ class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str = ""  # the revision the store has reached
     last_event_seconds: float | None = None  # age of the last event or bookmark; None before the first
     refused: bool = False  # rights are missing, to list as well as to watch
+    unseen: frozenset[str] = frozenset()  # namespaces that have never been listed; of a watch per namespace only
     problem: str | None = None  # why it is not (or only partly) working, and the way out; never a secret value
 
 

@@ -151,6 +151,7 @@ class SharedInformer(Generic[T]):
             resource_version=self._store.revision,
             last_event_seconds=now - min(heard) if heard else None,
             refused=self._named.refused or any(self._is_barred(reflector) for reflector in self._scopes.values()),
+            unseen=frozenset(scope for scope, one in self._scopes.items() if scope and not one.status.synced),
             problem="; ".join(self._problems()) or None,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,8 +257,12 @@ async def _stand(client: Client, settings: Settings) -> Stand:
     base = await get(settings.name)
     copy = await own(backup_ref(ObjectRef(settings.name, settings.namespace)).name)
     parts: dict[int, TargetMap] = {}
-    while (part := await own(part_name(settings.name, len(parts) + 1))) is not None:
-        parts[len(parts) + 1] = part
+    for number in itertools.count(1):
+        found = await get(part_name(settings.name, number))
+        if found is None:
+            break
+        if is_ours(found, MANAGER):
+            parts[number] = found
     return stand_of(base, parts, read_backup(copy), last=None, backup_object=copy, settings=settings)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import pytest
 from prometheus_client import CollectorRegistry
 
+from steersman.clock import SYSTEM_CLOCK
 from steersman.operators.hourglass.controller import controllers
 from steersman.operators.hourglass.settings import HourglassOptions
 from steersman.testing import running
@@ -19,10 +20,10 @@ async def hourglass(cluster, client, namespace):
     await install(client)
 
     @contextlib.asynccontextmanager
-    async def run(**options):
+    async def run(*, clock=SYSTEM_CLOCK, **options):
         registry = CollectorRegistry()
-        made = controllers(HourglassOptions(**options), registry=registry)
-        async with running(client, *(one.within([namespace]) for one in made), registry=registry) as manager:
+        made = [one.within([namespace]) for one in controllers(HourglassOptions(**options), registry=registry)]
+        async with running(client, *made, registry=registry, clock=clock) as manager:
             yield manager
 
     return run

@@ -206,6 +206,50 @@ async def test_a_paused_configmap_that_is_deleted_stays_deleted(embedded, client
 
 
 @pytest.mark.timeout(300)
+async def test_a_call_that_one_process_could_not_make_is_made_by_the_next_and_only_once(embedded, client, namespace):
+    answers, calls = [500], []
+
+    async def reload(_request):
+        calls.append(answers[-1])
+        return web.Response(status=answers[-1])
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", reload)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    notify = NotifyConfig(mode="reload", url=f"http://127.0.0.1:{runner.addresses[0][1]}/reload", delay="0s")
+    common = {"namespace": namespace, "namespaces": [namespace], "health_check": HealthConfig(enabled=False)}
+    section = ToolsetSection(**common, notify=notify)
+
+    async def noted():
+        found = await client.get(ConfigMap, NAME, namespace=namespace)
+        return found.annotations.get("kubernaut.io/notified-hash")
+
+    try:
+        async with keeping(client, section):
+            await eventually(lambda: calls, "it was tried", timeout=90)
+        assert not await noted()
+        answers.append(200)
+        async with keeping(client, section):
+            first = await eventually(noted, "it is written down", timeout=90)
+        told = calls.count(200)
+        async with keeping(client, section) as manager:
+            looks = manager.engine("toolset").tally.results
+            await eventually(lambda: looks["requeue_after"] >= 1, timeout=90)
+            assert calls.count(200) == told == 1
+            await client.create(service("loki", namespace=namespace, labels={"app": "loki"}, ports=[3100]))
+
+            async def again():
+                return await noted() != first
+
+            await eventually(again, "a change is told", timeout=90)
+        assert calls.count(200) == 2
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.timeout(300)
 async def test_the_consumer_is_told_by_a_call_or_by_its_template(embedded, client, namespace):
     called = asyncio.Event()
 

@@ -81,3 +81,38 @@ async def test_a_toolsetconfig_keeps_a_configmap_of_its_own_and_tells_how_it_is(
             return "grafana-toolset.yaml" in await written()
 
         await eventually(follows, timeout=90)
+
+
+async def test_a_toolsetconfig_sees_other_namespaces_only_when_its_own_is_trusted(defined, client, namespace):
+    other = f"{namespace}-b"
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    await client.create(service("loki", namespace=namespace, labels={"app": "loki"}, ports=[3100]))
+    await client.create(service("grafana", namespace=other, labels={"app": "grafana"}, ports=[3000]))
+    await client.create(config("nosy", namespace, configMap={"name": "nosy"}, namespaces=["*"]))
+    await client.create(config("bold", namespace, configMap={"name": "bold"}, namespaces=[other]))
+    served = frozenset({ToolsetConfig.KIND})
+
+    def section(**more):
+        health = HealthConfig(enabled=False)
+        return ToolsetSection(name="", namespaces=[namespace, other], health_check=health, **more)
+
+    async def holds(name, *types):
+        async def fact():
+            data = (await client.get(ConfigMap, name, namespace=namespace)).data or {}
+            return {*types} == {key.partition("-")[0] for key in data if key.endswith("-toolset.yaml")}
+
+        await eventually(fact, f"{name} has {types}", timeout=90)
+
+    async with keeping(client, section(), served=served):
+        await holds("nosy", "kubernetes", "loki")
+
+        async def refused():
+            found = (await client.get(ToolsetConfig, "bold", namespace=namespace)).status
+            return found.phase == "Refused" and found.conditions[0].reason == "UntrustedNamespace"
+
+        await eventually(refused, timeout=90)
+        with pytest.raises(NotFound):
+            await client.get(ConfigMap, "bold", namespace=namespace)
+    async with keeping(client, section(trusted_namespaces=[namespace]), served=served):
+        await holds("nosy", "kubernetes", "loki", "grafana")
+        await holds("bold", "kubernetes", "grafana")

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from steersman.kube.errors import NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.patches import PatchType
 from steersman.kube.types import ConfigMap, Event, Service
@@ -79,6 +80,13 @@ class Site:
 
     def count(self, name, **labels):
         return self.registry.get_sample_value(name, labels) or 0
+
+    async def is_gone(self, name):
+        try:
+            await self.target(name)
+        except NotFound:
+            return True
+        return False
 
     async def counted(self, name, **labels):
         """Counters move after the write they count."""
@@ -326,7 +334,8 @@ async def test_a_configmap_splits_grows_and_joins_again_and_no_key_is_ever_missi
     async def until(passing, count, *, split):
         """Read states until there are so many toolsets; meanwhile those of services that stay are in all of them."""
         async for everything in passing:
-            state = {name: one for name, one in everything.items() if name.startswith(NAME)}
+            ours = {NAME, *(f"{NAME}-{number}" for number in range(1, 10))}
+            state = {name: one for name, one in everything.items() if name in ours}
             keys, base = keys_of(state), state[NAME]
             assert stay <= keys, stay - keys
             parts = yaml.safe_load(base.data["index.yaml"])["parts"] if "index.yaml" in base.data else []
@@ -362,6 +371,62 @@ async def test_configmaps_that_only_have_the_names_of_a_part_and_a_copy_stay_as_
         await site.has("kubernetes-toolset.yaml")
         await site.told("NameTaken")
     assert [await site.target(name) for name in names] == before
+
+
+async def test_a_name_that_somebody_takes_before_a_part_needs_it_is_left_to_them(site):
+    names = [f"prometheus-{number}" for number in range(8)]
+    for name in names[:2]:
+        await site.add(name, **PROMETHEUS)
+    async with site.running(max_bytes=3000):
+        await site.has("prometheus-toolset.yaml")  # it has looked for parts, and found none
+        meta = ObjectMeta(name=f"{NAME}-1", namespace=site.namespace)
+        await site.client.create(ConfigMap(metadata=meta, data={"mine": "1"}), field_manager="somebody")
+        before = await site.target(f"{NAME}-1")
+        for name in names[2:]:
+            await site.add(name, **PROMETHEUS)
+
+        async def complete():
+            parts = [one["part"] for one in yaml.safe_load((await site.data())["index.yaml"])["parts"]]
+            keys = {key for part in parts for key in await site.data(f"{NAME}-{part}")}
+            assert len([key for key in keys if key.startswith("prometheus-")]) == 8, keys
+            return parts
+
+        async def split():
+            return "index.yaml" in await site.data() and await complete()
+
+        parts = await eventually(split, "all of them are in other parts", timeout=90)
+        assert 1 not in parts
+        await site.told("NameTaken")
+    async with site.running(max_bytes=3000):  # a new process finds its parts behind the foreign one
+        await site.counted("toolset_configmap_reconcile_total", operation="noop", status="success")
+        for name in names[1:]:
+            await site.remove(name)
+        for part in parts:
+            await eventually(lambda part=part: site.is_gone(f"{NAME}-{part}"), "the part is gone", timeout=90)
+    assert await site.target(f"{NAME}-1") == before
+
+
+async def test_names_and_keys_of_the_greatest_length_work(site):
+    longest = "n" * (253 - len(BACKUP_SUFFIX))
+    asked = {"toolset": "true", "toolset-type": "t" * 63, "toolset-name": "i" * 253}
+    for name in ("s" * 63, "r" * 63):
+        await site.add(name, annotations=asked, ports=[80])
+    key = "k" * 248 + ".yaml"
+    meta = ObjectMeta(name=longest, namespace=site.namespace)
+    await site.client.create(ConfigMap(metadata=meta, data={key: "mine", "overrides.yaml": f"{'o' * 253}: {{}}\n"}))
+    async with site.running(name=longest, max_bytes=1500):
+
+        async def split():
+            data = await site.data(longest)
+            parts = yaml.safe_load(data["index.yaml"])["parts"] if "index.yaml" in data else []
+            keys = {one for part in parts for one in await site.data(f"{longest}-{part['part']}")}
+            found = {one for one in keys if one.startswith("t" * 63)}
+            return data if len(found) == 2 else None
+
+        data = await eventually(split, "both have a key each", timeout=90)
+        assert data[key] == "mine"
+        await site.told("UnmappableOverride")
+        await site.has(key, name=f"{longest}{BACKUP_SUFFIX}")
 
 
 async def test_a_paused_configmap_is_left_alone_and_not_recreated(site):

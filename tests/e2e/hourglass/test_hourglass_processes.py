@@ -259,10 +259,7 @@ async def test_an_idle_operator_writes_nothing(admin, alone, pool, namespace, fu
 
 
 def _granted():
-    return [
-        {"apiGroups": list(rule.api_groups), "resources": list(rule.resources), "verbs": list(rule.verbs)}
-        for rule in rules(None)
-    ]
+    return [msgspec.to_builtins(rule) for rule in rules(None)]
 
 
 def _writes(full, namespace):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from steersman.kube.types.pods import PodCondition
 from steersman.operators.hourglass.replacement import Memory, Wish, is_ready, next_steps, recreation_delay
-from steersman.operators.hourglass.types import REVISION, TEMPLATE_HASH
+from steersman.operators.hourglass.types import REVISION, TEMPLATE_HASH, further_name, pod_name
 
 NOW = 1_800_000_000.0
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -139,14 +139,14 @@ def test_scaling_down_removes_those_that_are_not_ready_first(pod):
 
 def test_scaling_up_is_no_recreation(pod):
     steps = next_steps(wish(replicas=3), [pod("performer-p", A)], Memory(hash=A, created=1), now=NOW)
-    assert (steps.create, steps.recreated) == (["performer-p-1", "performer-p-2"], 0)
+    assert (steps.create, steps.recreated) == ([f"performers-p-{A[:10]}-1", f"performers-p-{A[:10]}-2"], 0)
 
 
 def test_blue_green_makes_new_pods_beside_the_old_ones_and_turns_when_they_are_ready(pod):
     old, memory = pod("performer-p", A), Memory(hash=A, created=1)
     green = wish(B, strategy="BlueGreen")
     begin = next_steps(green, [old], memory, now=NOW, turn=True, served=A[:10])
-    assert (begin.create, removed(begin), begin.revision) == ([f"performer-p-{B[:10]}"], {}, A[:10])
+    assert (begin.create, removed(begin), begin.revision) == ([f"performers-p-{B[:10]}-0"], {}, A[:10])
     new = pod(begin.create[0], B, ready=False)
     waiting = next_steps(green, [old, new], begin.memory, now=NOW, served=A[:10])
     assert (waiting.revision, removed(waiting)) == (A[:10], {})
@@ -166,7 +166,7 @@ def test_blue_green_drops_a_version_that_was_never_served_when_a_newer_one_is_as
     memory = Memory(hash=B, created=1, upgrading=True)
     steps = next_steps(wish(C, strategy="BlueGreen"), pods, memory, now=NOW, served=A[:10])
     assert removed(steps) == {"performer-p-b": "Replaced"}
-    assert (steps.revision, steps.create) == (A[:10], [f"performer-p-{C[:10]}"])
+    assert (steps.revision, steps.create) == (A[:10], [f"performers-p-{C[:10]}-0"])
 
 
 def test_blue_green_back_to_what_still_serves_only_removes_the_new_pods(pod):
@@ -174,6 +174,20 @@ def test_blue_green_back_to_what_still_serves_only_removes_the_new_pods(pod):
     memory = Memory(hash=B, created=1, upgrading=True)
     steps = next_steps(wish(A, strategy="BlueGreen"), pods, memory, now=NOW, served=A[:10])
     assert (removed(steps), steps.create, steps.revision) == ({"performer-p-b": "Replaced"}, [], A[:10])
+
+
+NAMES = st.from_regex(r"[a-f0-9]{1,3}(-[a-f0-9]{1,12}){0,3}", fullmatch=True)
+PODS = st.tuples(NAMES, st.none() | st.tuples(st.from_regex(r"[a-f0-9]{10}", fullmatch=True), st.integers(0, 99)))
+
+
+@given(PODS, PODS)
+@example(("x", ("0123456789", 1)), ("x-0123456789", ("1111111111", 1)))
+@example(("x-1", None), ("x", ("0123456789", 1)))
+def test_two_performers_never_want_a_pod_of_the_same_name(one, other):
+    def name(performer, further):
+        return pod_name(performer) if further is None else further_name(performer, *further)
+
+    assert (name(*one) == name(*other)) == (one == other)
 
 
 class World:

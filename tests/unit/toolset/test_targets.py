@@ -32,7 +32,6 @@ def overlaid(**spec):
 
 def test_every_field_of_a_toolsetconfig_has_an_effect():
     assert overlaid(discoveryInterval="10m").discovery_interval == 600
-    assert overlaid(namespaces=["a"]).namespaces == frozenset({"a"})
     assert overlaid(healthCheck={"enabled": False}).health.enabled is False
     assert overlaid(healthCheck={"timeout": "9s"}).health.timeout == 9
     assert overlaid(serviceTypes={"loki": {"enabled": False}}).types["loki"].enabled is False
@@ -42,6 +41,8 @@ def test_every_field_of_a_toolsetconfig_has_an_effect():
     named = find_targets(FILE, [config(configMap={"name": "other"})])
     assert ObjectRef("other", "n") in named.settings
     trusting = replace(FILE, trusted_namespaces=frozenset({"n"}))
+    chosen = find_targets(trusting, [config(namespaces=["a"])])
+    assert chosen.settings[ObjectRef(FILE.name, "n")].namespaces == frozenset({"a"})
     assert ObjectRef("o", "m") in find_targets(trusting, [config(configMap={"name": "o", "namespace": "m"})]).settings
 
 
@@ -53,14 +54,32 @@ def test_the_file_stays_beside_them_and_gives_way_where_both_name_the_same():
 
 
 def test_a_toolsetconfig_cannot_widen_what_the_file_allows():
-    narrow = replace(FILE, namespaces=frozenset({"a", "b"}))
+    narrow = replace(FILE, namespaces=frozenset({"a", "b"}), trusted_namespaces=frozenset({"n"}))
     found = find_targets(narrow, [config(namespaces=["b", "c"])])
     assert found.settings[ObjectRef(FILE.name, "n")].namespaces == frozenset({"b"})
+
+
+@pytest.mark.parametrize("asked", [None, [], ["*"], ["n"]])
+def test_a_toolsetconfig_of_an_untrusted_namespace_sees_the_services_of_its_own_only(asked):
+    spec = {} if asked is None else {"namespaces": asked}
+    assert overlaid(**spec).namespaces == frozenset({"n"})
+    trusting = replace(FILE, trusted_namespaces=frozenset({"n"}))
+    everywhere = None if asked != ["n"] else frozenset({"n"})
+    assert find_targets(trusting, [config(**spec)]).settings[ObjectRef(FILE.name, "n")].namespaces == everywhere
+    beside = config(namespace=FILE.namespace)  # where all of it can be read anyway
+    assert find_targets(FILE, [beside]).settings[ObjectRef(FILE.name, FILE.namespace)].namespaces is None
+
+
+def test_a_toolsetconfig_of_an_untrusted_namespace_that_asks_for_another_is_refused():
+    (claim,) = find_targets(FILE, [config(namespaces=["n", "other"])]).claims
+    assert claim.reason == "UntrustedNamespace"
+    assert "namespace other" in claim.refusal
 
 
 @pytest.mark.parametrize(
     "spec",
     [
+        {"name": "c" * 237, "configMap": {"name": ""}},
         {"discoveryInterval": "5s"},
         {"discoveryInterval": "2h"},
         {"discoveryInterval": "x"},
@@ -68,7 +87,7 @@ def test_a_toolsetconfig_cannot_widen_what_the_file_allows():
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused_with_its_field(spec):
-    (claim,) = find_targets(FILE, [config(**spec)]).claims
+    (claim,) = find_targets(replace(FILE, name=""), [config(**spec)]).claims
     assert claim.reason == "InvalidSpec"
     assert claim.refusal.startswith("spec.")
 

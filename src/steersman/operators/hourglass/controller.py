@@ -24,6 +24,7 @@ from steersman.operators.hourglass.settings import HourglassConfig, HourglassOpt
 from steersman.operators.hourglass.tables import tables
 from steersman.operators.hourglass.types import (
     APP,
+    EXECUTOR_ACCOUNT,
     EXECUTOR_FINALIZER,
     GROUP,
     PERFORMER_APP,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["OPERATOR", "controllers", "rules"]
 
 CONCURRENCY: Final = 16
+RBAC: Final = "rbac.authorization.k8s.io"
 NO_HELM_RELEASES: Final = "type!=helm.sh/release.v1"  # the largest Secrets of a cluster, and none holds keys
 
 
@@ -99,7 +101,7 @@ def controllers(
         .configured(concurrency=CONCURRENCY)
     )
     if options.create_service_accounts:
-        executor = executor.reads(watched.RoleMeta, watched.RoleBindingMeta)
+        executor = executor.reads(watched.RoleMeta, watched.RoleBindingMeta, StoredPerformer)
     return [executor, made]
 
 
@@ -138,9 +140,15 @@ def rules(config: HourglassConfig | None) -> list[PolicyRule]:
     if asked.create_service_accounts:
         needed += [
             rule("", ("serviceaccounts",), ("create", "patch")),
-            rule("rbac.authorization.k8s.io", ("roles", "rolebindings"), (*READ, "create", "patch")),
+            rule(RBAC, ("roles", "rolebindings"), (*READ, "create", "patch")),
             # what the Role of executors grants, because nobody may grant what they do not have
             rule(GROUP, ("performers",), ("create", "update", "delete")),
+            *(
+                PolicyRule(
+                    api_groups=[group], resources=list(kinds), resource_names=[EXECUTOR_ACCOUNT], verbs=["delete"]
+                )
+                for group, kinds in (("", ("serviceaccounts",)), (RBAC, ("roles", "rolebindings")))
+            ),
         ]
     return needed
 

@@ -45,6 +45,7 @@ __all__ = [
     "config_text",
     "executor_status",
     "keys_digest",
+    "rolled_out",
     "selector_of",
 ]
 
@@ -222,9 +223,9 @@ ROLE_RULES: Final[list[Wire]] = [
 def account_objects(namespace: str, spec: ExecutorSpec) -> list[Wire]:
     """The ServiceAccount of executors in a namespace, with the right to run performers there.
 
-    Executors of a namespace share it, so it belongs to none of them. Only the usual name is ever made: whoever names
-    another account means one of their own. Rights in another namespace are for those to give who own it: otherwise
-    whoever may write an executor could run pods wherever they like.
+    Executors of a namespace share it, so it belongs to none of them and goes with the last. Only the usual name is ever
+    made: whoever names another account means one of their own. Rights in another namespace are for those to give who
+    own it: otherwise whoever may write an executor could run pods wherever they like.
     """
     if spec.service_account_name != EXECUTOR_ACCOUNT:
         return []
@@ -287,10 +288,11 @@ def _phase(executor: StoredExecutor, live: Deployment | None, wanted: int) -> st
         return "Terminating"
     if wanted == 0:
         return "Stopped"
-    return "Running" if live is not None and _rolled_out(live, wanted) else "Pending"
+    return "Running" if live is not None and rolled_out(live, wanted) else "Pending"
 
 
-def _rolled_out(live: Deployment, wanted: int) -> bool:
+def rolled_out(live: Deployment, wanted: int) -> bool:
+    """Whether all pods are ready and of the newest template, and none is of an older one."""
     status = live.status
     counts = {status.replicas, status.updated_replicas, status.ready_replicas}
     return status.observed_generation >= live.metadata.generation and counts == {wanted}
@@ -307,7 +309,7 @@ def _conditions(
     ready = live.status.ready_replicas if live is not None else 0
     if executor.deleting:
         progressing = made("Progressing", True, "Terminating", "waits until its pods are gone")
-    elif live is not None and not trouble and not _rolled_out(live, wanted):
+    elif live is not None and not trouble and not rolled_out(live, wanted):
         updated = f"{live.status.updated_replicas} of {wanted} pods have the newest template"
         progressing = made("Progressing", True, "RollingUpdate", updated)
     elif live is not None and ADOPTED in live.annotations:

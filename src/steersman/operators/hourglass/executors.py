@@ -8,9 +8,16 @@ from steersman.kube.errors import Conflict, KubeError, NotFound
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.apps import Deployment
 from steersman.operators.hourglass.apply import REFUSED, Taken, apply_child, remove_child, slow_delay
-from steersman.operators.hourglass.executor import MANAGED_BY, account_objects, adopted, children_of, executor_status
+from steersman.operators.hourglass.executor import (
+    MANAGED_BY,
+    account_objects,
+    adopted,
+    children_of,
+    executor_status,
+    rolled_out,
+)
 from steersman.operators.hourglass.report import Trouble
-from steersman.operators.hourglass.types import EXECUTOR_ACCOUNT, NAME, ORPHAN, StoredExecutor
+from steersman.operators.hourglass.types import EXECUTOR_ACCOUNT, NAME, ORPHAN, StoredExecutor, StoredPerformer
 from steersman.operators.hourglass.validation import read_executor, shown
 from steersman.operators.hourglass.watched import (
     AccountMeta,
@@ -99,6 +106,9 @@ class ExecutorKeeper:
             return await self._blocked(ctx, executor, spec, Trouble("AdmissionRejected", str(error)))
         self._refused.pop(executor.ref, None)
         await self._tell(ctx, executor, spec, trouble, config_hash=children.config_hash)
+        live = ctx.cache[Deployment].get(executor.ref)
+        if spec.service_account_name != EXECUTOR_ACCOUNT and live is not None and rolled_out(live, spec.replicas):
+            await self._leave_account(ctx, executor)
         return done
 
     async def _write(self, ctx: Context, executor: StoredExecutor, children: Children) -> None:
@@ -198,13 +208,39 @@ class ExecutorKeeper:
             except KubeError as error:
                 ctx.log.warning("a child cannot be removed", child=name, error=str(error))
                 raise
-        return requeue(after=LOOK_AGAIN) if left else done
+        if left:
+            return requeue(after=LOOK_AGAIN)
+        await self._leave_account(ctx, executor)
+        return done
+
+    async def _leave_account(self, ctx: Context, executor: StoredExecutor) -> None:
+        """Take the shared ServiceAccount away with its last user, if it is one that we made."""
+        shared = ObjectRef(EXECUTOR_ACCOUNT, executor.namespace)
+        if not self.options.create_service_accounts or _has_users(ctx, shared, executor):
+            return
+        for view in (RoleBindingMeta, RoleMeta, AccountMeta):
+            live: Any = ctx.cache[view].get(shared)
+            if live is not None and live.labels.get(MANAGED_BY) == "steersman" and not live.deleting:
+                await ctx.delete(live)
 
     def gone(self, _ctx: Context, key: ObjectRef) -> None:
         """Forget what was kept in memory."""
         self._refused.pop(key, None)
         if self.metrics is not None:
             self.metrics.forget("executor", key)
+
+
+def _has_users(ctx: Context, account: ObjectRef, leaving: StoredExecutor) -> bool:
+    """Whether anybody but the one that leaves runs as the shared account, or is about to."""
+    for other in ctx.cache[StoredExecutor].by_index(ACCOUNT, f"{account.namespace}/{account.name}"):
+        over = other.deleting and ctx.cache[Deployment].get(other.ref) is None
+        if other.ref != leaving.ref and not over:
+            return True
+    return any(
+        one.namespace == account.namespace
+        and ((one.spec or {}).get("config") or {}).get("serviceAccountName") == account.name
+        for one in ctx.cache[StoredPerformer].list()
+    )
 
 
 def _refs(cache: Any, index: str, obj: Any) -> list[ObjectRef]:

@@ -20,7 +20,7 @@ import msgspec
 
 from steersman.kube.times import parse_time
 from steersman.kube.types.pods import Pod
-from steersman.operators.hourglass.types import REVISION, TEMPLATE_HASH, pod_name
+from steersman.operators.hourglass.types import REVISION, TEMPLATE_HASH, further_name, pod_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -233,14 +233,11 @@ class _Look:
         return self.old[:1] if serving >= self.wish.replicas and not self.leaving else []
 
     def _free_names(self, missing: int, *, blue_green: bool) -> list[str]:
-        first = pod_name(self.wish.performer)
-        stems = [f"{first}-{self.wish.revision}"] if blue_green else [first]
-        taken = {pod.name for pod in self.pods}
-        names: list[str] = []
-        for stem in stems:
-            slots = [stem, *(f"{stem}-{number}" for number in range(1, max(self.wish.replicas, 1)))]
-            names += [name for name in slots if name not in taken]
-        return names[: max(missing, 0)]
+        wish, taken = self.wish, {pod.name for pod in self.pods}
+        slots = [further_name(wish.performer, wish.revision, number) for number in range(max(wish.replicas, 1))]
+        if not blue_green:
+            slots[0] = pod_name(wish.performer)
+        return [name for name in slots if name not in taken][: max(missing, 0)]
 
     def _paced(self, names: list[str]) -> tuple[list[str], int, float | None]:
         """The names that may be made now, how many of them replace lost pods, and how long the others wait."""

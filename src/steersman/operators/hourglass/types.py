@@ -290,3 +290,12 @@ class StoredPerformer(Resource, group=GROUP, version=VERSION, kind="Performer"):
 def pod_name(performer: str) -> str:
     """The name of a performer's Service and of its first pod."""
     return f"performer-{performer}"
+
+
+def further_name(performer: str, revision: str, number: int) -> str:
+    """The name of any other pod: no other performer has one like it, whatever it is called.
+
+    It begins as no first pod does, and read from its end it falls apart in one way only: a number, ten digits of the
+    revision, and the performer.
+    """
+    return f"performers-{performer}-{revision}-{number}"

@@ -1,8 +1,9 @@
 """Writing: the only module of this operator that changes the cluster.
 
 Our keys go in by server-side apply, so that nobody else's field is touched; an apply names the revision its plan was
-made for, so it changes what was seen or nothing. What apply cannot take out (a key that somebody else owns too) goes by
-a merge patch with the same condition. A conflict means: read again, plan again, and try again on the schedule below.
+made for, so it changes what was seen or nothing. An object that is ours alone is created before it is filled. What
+apply cannot take out (a key that somebody else owns too) goes by a merge patch with the same condition. A conflict
+means: read again, plan again, and try again on the schedule below.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ __all__ = [
     "AGAIN_SECONDS",
     "ConflictsExhausted",
     "carry_out",
+    "claim",
     "delete",
+    "note",
     "on_schedule",
     "restore",
     "write_template_hash",
@@ -82,6 +85,13 @@ async def carry_out(ctx: Context, plan: ObjectPlan, desired: Desired, current: T
     return written
 
 
+async def claim(ctx: Context, desired: Desired) -> TargetMap | None:
+    """Take a name for ourselves: AlreadyExists when an object has it, whose ever it is."""
+    meta = OwnedMeta(name=desired.name, namespace=desired.namespace, labels=dict(desired.labels))
+    made = await ctx.create(TargetMap(metadata=meta), owner=None)
+    return None if ctx.dry_run else target_look(made)
+
+
 async def restore(
     ctx: Context,
     *,
@@ -105,6 +115,12 @@ async def restore(
 async def delete(ctx: Context, current: TargetMap) -> bool:
     """Delete a ConfigMap of ours, if it still is the one that was seen."""
     return await ctx.delete(current)
+
+
+async def note(ctx: Context, target: TargetMap, annotation: str, value: str) -> TargetMap:
+    """Write something down on a ConfigMap, if it still is the one that was seen."""
+    condition = {"uid": target.metadata.uid, "annotations": {annotation: value}}
+    return target_look(await ctx.patch(target, {"metadata": condition}))
 
 
 async def write_template_hash(ctx: Context, deployment: str, annotation: str, digest: str) -> bool:

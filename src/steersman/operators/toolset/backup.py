@@ -1,7 +1,8 @@
-"""A copy of what others have in the ConfigMap, in a ConfigMap of its own beside it. Pure.
+"""What must survive a restart, in a ConfigMap of its own beside the target: a copy of what others have in it. Pure.
 
 It is what a new process gives back when the ConfigMap was deleted while nobody watched, and it keeps the last overrides
-that could be read, so that a mistake made before a restart is still only a mistake.
+that could be read, so that a mistake made before a restart is still only a mistake. Where Services are looked for in
+some namespaces only, it also keeps what was known of them, for a process that may not list one of these any more.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from steersman.operators.toolset.types import BACKUP_SUFFIX, OVERRIDES_KEY
 if TYPE_CHECKING:
     from steersman.operators.toolset.objects import TargetMap
 
-__all__ = ["LAST_VALID", "Backup", "backup_ref", "desired_backup", "read_backup"]
+__all__ = ["KNOWN_SERVICES", "LAST_VALID", "Backup", "backup_ref", "desired_backup", "read_backup"]
 
 LAST_VALID: Final = "steersman-last-valid-overrides"
+KNOWN_SERVICES: Final = "steersman-known-services"
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +30,7 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
     foreign: Mapping[str, str] = {}
     last_valid: str | None = None
+    known: str | None = None  # Services that take part, where not all namespaces are looked at
 
 
 def backup_ref(target: ObjectRef) -> ObjectRef:
@@ -38,8 +41,8 @@ def backup_ref(target: ObjectRef) -> ObjectRef:
 def read_backup(obj: TargetMap | None) -> Backup:
     """What a copy holds."""
     data = dict(obj.data or {}) if obj is not None else {}
-    valid = data.pop(LAST_VALID, None)
-    return Backup(foreign=data, last_valid=data.get(OVERRIDES_KEY) if valid is None else valid)
+    valid, known = data.pop(LAST_VALID, None), data.pop(KNOWN_SERVICES, None)
+    return Backup(foreign=data, last_valid=data.get(OVERRIDES_KEY) if valid is None else valid, known=known)
 
 
 def desired_backup(backup: Backup, target: ObjectRef, labels: Mapping[str, str], prefix: str) -> Desired:
@@ -47,5 +50,7 @@ def desired_backup(backup: Backup, target: ObjectRef, labels: Mapping[str, str],
     data = dict(backup.foreign)
     if backup.last_valid is not None and backup.last_valid != data.get(OVERRIDES_KEY):
         data[LAST_VALID] = backup.last_valid
+    if backup.known is not None:
+        data[KNOWN_SERVICES] = backup.known
     ref = backup_ref(target)
     return Desired(name=ref.name, namespace=ref.namespace, data=data, labels=labels, annotations={}, prefix=prefix)

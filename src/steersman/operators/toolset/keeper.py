@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from steersman.kube.errors import Forbidden, NotFound
+from steersman.kube.errors import AlreadyExists, Forbidden, NotFound
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import format_time
-from steersman.operators.toolset.apply import AGAIN_SECONDS, ConflictsExhausted, carry_out, delete, on_schedule, restore
+from steersman.operators.toolset.apply import (
+    AGAIN_SECONDS,
+    ConflictsExhausted,
+    carry_out,
+    claim,
+    delete,
+    on_schedule,
+    restore,
+)
 from steersman.operators.toolset.backup import Backup, backup_ref, desired_backup, read_backup
 from steersman.operators.toolset.detection import Verdict, detect
 from steersman.operators.toolset.health import Book, Observed
@@ -26,6 +34,7 @@ from steersman.operators.toolset.notify import Notifier
 from steersman.operators.toolset.objects import ServiceLook, SliceLook, TargetMap, ToolsetConfig
 from steersman.operators.toolset.plan import LABELS, Desired, ObjectPlan, Operation
 from steersman.operators.toolset.report import Reporter, report_status
+from steersman.operators.toolset.sight import record_of, services_in, sight_of
 from steersman.operators.toolset.stand import Stand, is_ours, stand_of
 from steersman.operators.toolset.steps import Step, digest_of, drift_of, plan_target
 from steersman.operators.toolset.targets import find_targets
@@ -38,13 +47,14 @@ if TYPE_CHECKING:
 
     from steersman.operators.toolset.detection import Candidate
     from steersman.operators.toolset.metrics import ToolsetMetrics
+    from steersman.operators.toolset.sight import Sight
     from steersman.operators.toolset.types import Settings
     from steersman.runtime.context import Context
 
 __all__ = ["Keeper", "ProbeKey"]
 
 UNSETTLED_SECONDS: Final = 30.0  # until the next look when something was wrong
-BLIND_SECONDS: Final = 5.0  # when not everything can be seen; nothing else tells that it can again
+BLIND_SECONDS: Final = 5.0  # when not everything can be seen, and before that is told
 REFUSED_SECONDS: Final = 60.0  # when the server does not let us
 
 
@@ -73,6 +83,8 @@ class Keeper:
         self.reporter = Reporter(metrics)
         self.notifier = Notifier(metrics)
         self._verdicts: dict[ObjectRef, dict[str, tuple[str, Settings, Verdict]]] = {}
+        self._dim: dict[ObjectRef, float] = {}  # since when (monotonic) a target does not see everything
+        self._record: dict[ObjectRef, str | None] = {}  # what the next process should know of the Services
         self._searched: set[ObjectRef] = set()  # targets whose parts of an earlier process were looked for
         self._conflicts: Counter[ObjectRef] = Counter()
 
@@ -131,11 +143,12 @@ class Keeper:
         if stand.paused:
             self._paused(ctx, key, stand)
             return requeue(after=settings.discovery_interval)
-        if (problem := _blind(ctx)) is not None:
-            self._failed(key, problem)  # Services that cannot be seen are not Services that are gone
-            ctx.log.warning("services cannot be listed", component="service_discovery", problem=problem)
+        sight = self._sight(ctx, key, settings)
+        if sight.unseen and stand.text and stand.backup.known is None:
+            self._failed(key, sight.message)  # nobody knows what is there, and it may be what is written
+            ctx.log.warning("waits for services", component="service_discovery", problem=sight.message)
             return requeue(after=BLIND_SECONDS)
-        look, wait = self._look(ctx, key, settings, stand)
+        look, wait = self._look(ctx, key, settings, stand, sight)
         if look.oversized:
             self.reporter.problems(ctx, key, stand.base, look.problems)
             self._failed(key, "what is always there and other people's keys are larger than one ConfigMap may be")
@@ -144,8 +157,8 @@ class Keeper:
         now = format_time(ctx.clock.time())
         conflicts = self._conflicts[key]
         steps = plan_target(look, stand, settings, manager=ctx.field_manager, now=now, conflicts=conflicts)
-        self._view(ctx, key, look, stand, steps)
-        wrote = await self._carry_out(ctx, key, settings, stand, steps)
+        self._view(ctx, key, look, stand, steps, sight)
+        await self._carry_out(ctx, key, settings, stand, steps)
         await self._back_up(ctx, key, settings, stand, look)
         subject = self._subject(key)
         self.reporter.looked(look, settings)
@@ -153,8 +166,11 @@ class Keeper:
         taken = [Problem("NameTaken", "", f"{one} is somebody else's, and stays as it is") for one in stand.taken]
         self.reporter.problems(ctx, key, subject, [*look.problems, *taken])
         self.reporter.services(ctx, key, subject, look, stand.text)
-        due = await self.notifier.run(ctx, settings, digest=digest_of(steps, settings), changed=wrote)
-        calm = settings.discovery_interval if look.settled and not drift_of(steps) else UNSETTLED_SECONDS
+        due, noted = await self.notifier.run(ctx, settings, subject, digest=digest_of(steps, settings))
+        if noted is not None:
+            self.held.wrote(noted)
+        well = look.settled and not sight.problems and not drift_of(steps)
+        calm = BLIND_SECONDS if sight.dim else settings.discovery_interval if well else UNSETTLED_SECONDS
         return requeue(after=min(one for one in (calm, wait, due, settings.discovery_interval) if one is not None))
 
     # -- what is there -------------------------------------------------------------------------------------------------
@@ -183,14 +199,13 @@ class Keeper:
             if key in self._searched and not self.held.watched(ref):
                 break
             seen = await get(ref) if self.held.watched(ref) else await self.held.read(ctx, ref)
-            found = own(seen)
-            if seen is not None and found is None:
-                await get(ref)  # watched from now on: it may go, and then the name is free
-            if found is not None:
-                parts[number] = await get(ref) or found
+            if seen is not None:
+                await get(ref)  # watched from now on: somebody's may go, and then the name is free
             elif key not in self._searched:
                 self._searched.add(key)
                 break
+            if (found := own(seen)) is not None:
+                parts[number] = found
             number += 1
         return stand_of(
             base,
@@ -202,10 +217,21 @@ class Keeper:
             taken=tuple(taken),
         )
 
-    def _look(self, ctx: Context, key: ObjectRef, settings: Settings, stand: Stand) -> tuple[Look, float | None]:
+    def _sight(self, ctx: Context, key: ObjectRef, settings: Settings) -> Sight:
+        """How far we see; a connection that breaks and comes back is nobody's problem."""
+        sight, now = sight_of(ctx, settings), ctx.clock.monotonic()
+        if not sight.problems:
+            self._dim.pop(key, None)
+            return sight
+        lasting = sight.unseen or now - self._dim.setdefault(key, now) >= BLIND_SECONDS
+        return sight if lasting else replace(sight, problems=(), dim=True)
+
+    def _look(
+        self, ctx: Context, key: ObjectRef, settings: Settings, stand: Stand, sight: Sight
+    ) -> tuple[Look, float | None]:
         """What follows from the Services, and when the next of them changes by time alone."""
         began = ctx.clock.monotonic()
-        services = ctx.cache[ServiceLook].list()
+        services = [*ctx.cache[ServiceLook].list(), *services_in(stand.backup.known or "[]", sight.unseen)]
         known_verdicts = self._verdicts.get(key, {})
         look = look_at(
             services,
@@ -217,9 +243,15 @@ class Keeper:
                 last_valid=stand.backup.last_valid,
                 others=size_of(stand.foreign),
                 places=stand.places,
+                avoid=stand.taken_parts(key.name),
             ),
             verdict=lambda service: self._verdict(known_verdicts, service, settings),
         )
+        look = replace(look, problems=(*look.problems, *sight.problems))
+        self._record[key] = None
+        if settings.namespaces is not None:
+            taking_part = {one.candidate.key for one in look.taking_part}
+            self._record[key] = record_of(one for one in services if (one.namespace, one.name) in taking_part)
         self._verdicts[key] = {
             one.metadata.uid: (one.metadata.resource_version, settings, look.verdicts[one.ref]) for one in services
         }
@@ -290,8 +322,7 @@ class Keeper:
         settings: Settings,
         stand: Stand,
         steps: tuple[Step, ...],
-    ) -> bool:
-        wrote = False
+    ) -> None:
         for step in steps:
             plan, desired, current = step.plan, step.desired, step.current
             if desired.name in stand.taken:
@@ -306,10 +337,11 @@ class Keeper:
                 self.metrics.reconciles.labels(plan.operation, "failure").inc()
                 continue
             else:
+                if plan.operation is Operation.CREATE and desired.name != key.name:
+                    current = await self._claimed(ctx, key, desired)
                 written = await carry_out(ctx, plan, desired, current)
                 if written is not None and not ctx.dry_run:
                     self.held.wrote(written)
-                wrote = wrote or written is not None
             self.metrics.reconciles.labels(plan.operation, "success").inc()
             self.metrics.size.labels(desired.name.removeprefix(settings.name) or "0").set(
                 size_of(desired.data) + (size_of(stand.foreign) if desired.name == settings.name else 0)
@@ -317,7 +349,14 @@ class Keeper:
         for step in steps:
             if step.plan.operation is not Operation.DELETE and not ctx.dry_run:
                 await self.held.get(ctx, ObjectRef(step.desired.name, step.desired.namespace), key)
-        return wrote
+
+    async def _claimed(self, ctx: Context, key: ObjectRef, desired: Desired) -> TargetMap | None:
+        """An empty object of ours to write into: an apply alone would write into whatever has the name by now."""
+        try:
+            return await claim(ctx, desired)
+        except AlreadyExists:
+            await self.held.get(ctx, ObjectRef(desired.name, desired.namespace), key)  # seen from now on
+            raise
 
     async def _recreate(self, ctx: Context, key: ObjectRef, desired: Desired, current: TargetMap, stand: Stand) -> None:
         """Delete what somebody made immutable and make it again, with everything others had in it."""
@@ -333,14 +372,15 @@ class Keeper:
 
     async def _back_up(self, ctx: Context, key: ObjectRef, settings: Settings, stand: Stand, look: Look) -> None:
         """Keep a copy of what others have in the ConfigMap, for when it is deleted while nobody watches."""
-        if not settings.preserve_overrides or (stand.base is None and not stand.foreign):
-            return
         if backup_ref(key).name in stand.taken:
             return
+        record, known = self._record.get(key), stand.backup_object
         valid = stand.overrides if stand.overrides is not None and not look.override_error else stand.backup.last_valid
         wanted = Backup(foreign=dict(stand.foreign), last_valid=valid if stand.overrides is not None else None)
-        known = stand.backup_object
-        if not wanted.foreign and not wanted.last_valid:
+        if not settings.preserve_overrides:
+            wanted = Backup()
+        wanted = replace(wanted, known=record)
+        if not wanted.foreign and not wanted.last_valid and record is None:
             if known is not None:
                 await delete(ctx, known)
                 self.held.removed(known)
@@ -349,7 +389,7 @@ class Keeper:
         if known is not None and read_backup(known) == wanted:
             return
         plan = ObjectPlan(operation=Operation.UPDATE, write=True)
-        written = await carry_out(ctx, plan, desired, None)
+        written = await carry_out(ctx, plan, desired, known or await self._claimed(ctx, key, desired))
         if written is not None and not ctx.dry_run:
             self.held.wrote(written)
 
@@ -362,6 +402,7 @@ class Keeper:
         look: Look,
         stand: Stand,
         steps: tuple[Step, ...],
+        sight: Sight,
     ) -> None:
         drift = drift_of(steps)
         blocked = any(step.plan.blocked for step in steps)
@@ -386,7 +427,7 @@ class Keeper:
             overrides=len(look.overrides),
             parts=len(look.layout.parts),
             phase="Failing" if blocked else "Ready",
-            message="somebody made it immutable" if blocked else "",
+            message="somebody made it immutable" if blocked else sight.message,
         )
         if drift:
             ctx.log.warning("drift", component="reconciliation", configmap=str(key), drift_keys=list(drift))
@@ -410,19 +451,10 @@ class Keeper:
     def _forget(self, key: ObjectRef) -> None:
         for service in self.candidates.pop(key, {}):
             self.book.forget(ProbeKey(key, service))
-        for known in (self.views, self.looks, self._verdicts, self._conflicts):
+        for known in (self.views, self.looks, self._verdicts, self._conflicts, self._record, self._dim):
             known.pop(key, None)
         self._searched.discard(key)
         self.metrics.stands(key, ())
-
-
-def _blind(ctx: Context) -> str | None:
-    """Why not everything can be seen; None while it can."""
-    for target in (ServiceLook, SliceLook):
-        shelf = ctx.cache.shelf(target)
-        if shelf is not None and (problem := shelf.informer.health().problem):
-            return f"{target.KIND.plural} cannot be listed: {problem}"
-    return None
 
 
 def question_of(candidate: Candidate) -> str:

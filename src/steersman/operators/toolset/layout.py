@@ -68,8 +68,12 @@ def lay_out(
     limit: int,
     others: int = 0,
     places: Mapping[str, int] | None = None,
+    avoid: Collection[int] = (),
 ) -> Layout:
-    """Where everything goes. `others` are the bytes of foreign keys in the base, `places` where keys are now."""
+    """Where everything goes.
+
+    `others` are the bytes of foreign keys in the base, `places` where keys are now, `avoid` parts that cannot be used.
+    """
     texts = render_kubernaut(model) if "kubernaut" in dialects else {}
     whole = dict(texts)
     if "holmesgpt" in dialects:
@@ -77,7 +81,8 @@ def lay_out(
     places = places or {}
     if size_of(whole) + others <= (limit * JOIN_RATIO if places else limit):
         return Layout(base=whole)
-    return _split(model, entries, texts, "holmesgpt" in dialects, limit, others, places)
+    usable = tuple(one for one in range(1, len(model.toolsets) + len(avoid) + 2) if one not in avoid)
+    return _split(model, entries, texts, "holmesgpt" in dialects, limit, others, places, usable)
 
 
 def _split(
@@ -88,6 +93,7 @@ def _split(
     limit: int,
     others: int,
     places: Mapping[str, int],
+    usable: tuple[int, ...],
 ) -> Layout:
     """The base keeps what is always there; toolsets go to parts, first-fit in order of their keys."""
     sizes = {one.key: _weight(one.key, texts, entries, holmes) for one in model.toolsets}
@@ -96,11 +102,11 @@ def _split(
     for key in sorted(sizes, key=lambda key: (key not in places, key)):  # who has a place keeps it
         if sizes[key] > limit:
             continue
-        wanted = [places[key]] if key in places else []
-        number = next(one for one in (*wanted, *range(1, len(sizes) + 2)) if filled.get(one, 0) + sizes[key] <= limit)
+        wanted = [places[key]] if places.get(key) in usable else []
+        number = next(one for one in (*wanted, *usable) if filled.get(one, 0) + sizes[key] <= limit)
         homes[key] = number
         filled[number] = filled.get(number, 0) + sizes[key]
-    homes = _packed(homes)
+    homes = _packed(homes, usable)
     parts: dict[int, dict[str, str]] = {}
     for number in sorted(set(homes.values())):
         units = {key for key, home in homes.items() if home == number}
@@ -121,12 +127,10 @@ def _weight(key: str, texts: Mapping[str, str], entries: Entries, holmes: bool) 
     return own + (len(render_holmes(entries, {key}).encode()) if holmes else 0)
 
 
-def _packed(homes: dict[str, int]) -> dict[str, int]:
-    """The same with numbers from 1 on, without gaps, when a part has become empty."""
+def _packed(homes: dict[str, int], usable: tuple[int, ...]) -> dict[str, int]:
+    """The same with the first numbers that can be used, without gaps, when a part has become empty."""
     used = sorted(set(homes.values()))
-    if used == list(range(1, len(used) + 1)):
-        return homes
-    gaps = [number for number in range(1, len(used) + 1) if number not in used]
+    gaps = [number for number in usable[: len(used)] if number not in used]
     moves = dict(zip(reversed(used), gaps, strict=False))
     moves = {old: new for old, new in moves.items() if new < old}
     return {key: moves.get(home, home) for key, home in homes.items()}

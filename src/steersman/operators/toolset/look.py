@@ -39,6 +39,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     last_valid: str | None = None  # the last overrides that could be read
     others: int = 0  # bytes of other people's keys, the overrides among them
     places: Mapping[str, int] = {}  # key -> part
+    avoid: frozenset[int] = frozenset()  # parts whose names are somebody else's
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +119,7 @@ def look_at(
         limit=settings.max_bytes,
         others=standing.others,
         places=standing.places,
+        avoid=standing.avoid,
     )
     made = Look(
         verdicts=verdicts,

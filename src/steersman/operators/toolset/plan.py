@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LABELS",
     "MANAGED_BY",
+    "TOLD",
     "Desired",
     "Drift",
     "ObjectPlan",
@@ -42,6 +43,7 @@ LABELS: Final = {
     "app.kubernetes.io/component": "toolset",
     MANAGED_BY: "steersman",
 }
+TOLD: Final = "notified-hash"  # annotation: the content of which the consumer was told by a call
 _OURS: Final = re.compile(r"[a-z0-9.-]+-toolset\.yaml")
 _QUIET_ANNOTATIONS: Final = ("generated-at", "conflict-count")  # told with the next change, never a reason for one
 

@@ -31,6 +31,11 @@ class Stand(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     taken: tuple[str, ...] = ()  # names that we would use, of objects that are somebody else's
 
+    def taken_parts(self, name: str) -> frozenset[int]:
+        """The numbers of parts whose names are somebody else's."""
+        ends = [one.removeprefix(f"{name}-") for one in self.taken]
+        return frozenset(int(end) for end in ends if end.isdecimal())
+
     @property
     def overrides(self) -> str | None:
         """The bytes of the administrator."""

@@ -8,7 +8,7 @@ import msgspec
 
 from steersman.operators.toolset.layout import part_name
 from steersman.operators.toolset.objects import TargetMap
-from steersman.operators.toolset.plan import LABELS, Desired, Drift, ObjectPlan, Operation, plan_object, stamped
+from steersman.operators.toolset.plan import LABELS, TOLD, Desired, Drift, ObjectPlan, Operation, plan_object, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,8 @@ def plan_target(
         step(_part(settings, number, data), stand.parts.get(number), existed=False)
         for number, data in look.layout.parts.items()
     ]
-    base = step(_base(settings, look, conflicts), stand.base, existed=stand.existed)
+    known = stand.base.annotations if stand.base is not None else {}
+    base = step(_base(settings, look, conflicts, known), stand.base, existed=stand.existed)
     surplus = [_removal(part, settings) for number, part in stand.parts.items() if number not in look.layout.parts]
     return (*parts, base, *surplus)
 
@@ -78,12 +79,14 @@ def _part(settings: Settings, number: int, data: Mapping[str, str]) -> Desired:
     )
 
 
-def _base(settings: Settings, look: Look, conflicts: int) -> Desired:
+def _base(settings: Settings, look: Look, conflicts: int, known: Mapping[str, str]) -> Desired:
     told = {
         "discovered-services": str(len(look.taking_part)),
         "override-services": str(len(look.overrides)),
         "conflict-count": str(conflicts),
     }
+    if (notified := known.get(f"{settings.prefix}{TOLD}")) is not None:
+        told[TOLD] = notified  # ours to keep: an apply without it would take it away
     if look.override_error:
         told["override-error"] = look.override_error[:500]
     return Desired(

@@ -1,8 +1,9 @@
 """Which ConfigMaps are kept, and by which settings: that of the configuration file, and those of ToolsetConfigs. Pure.
 
 A ToolsetConfig keeps a ConfigMap of its own namespace. It takes the file's place when both name the same one; of two
-ToolsetConfigs the older wins. One that names another namespace must itself be in a trusted one, because whoever may
-write it would otherwise write wherever the operator may.
+ToolsetConfigs the older wins. Whoever may write one must not reach further by it than they could themselves: it writes
+to another namespace, and sees Services of another namespace, only when its own is trusted by the configuration. The
+namespace of the file's own ConfigMap is: who lives there has all of it before their eyes.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from steersman.errors import FormatError
+from steersman.errors import FormatError, SteersmanError
 from steersman.kube.durations import parse_duration
 from steersman.kube.resources import ObjectRef
 from steersman.operators.toolset.objects import ToolsetConfig
-from steersman.operators.toolset.types import Settings, TypeConfig
+from steersman.operators.toolset.types import Settings, TypeConfig, target_name_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,22 +71,38 @@ def find_targets(file: Settings, configs: Iterable[ToolsetConfig]) -> Targets:
                 settings[target] = _overlaid(file, config, target)
             except FormatError as error:
                 reason, refusal = "InvalidSpec", str(error)
+            except _OutOfBounds as error:
+                reason, refusal = "UntrustedNamespace", str(error)
         claims.append(Claim(config=config, target=target, refusal=refusal, reason=reason))
     if file.name:
         settings.setdefault(ObjectRef(file.name, file.namespace), file)
     return Targets(settings=settings, claims=tuple(claims))
 
 
+class _OutOfBounds(SteersmanError):  # noqa: N818  what it asks for
+    """A ToolsetConfig asks for more than its namespace may see."""
+
+
+def _namespaces(file: Settings, config: ToolsetConfig) -> frozenset[str] | None:
+    """Where a ToolsetConfig may look for Services, of what it asks for; None: everywhere."""
+    asked = frozenset(config.spec.namespaces or ()) - {"*"}
+    everywhere = not asked or "*" in (config.spec.namespaces or ())
+    if not file.trusts(config.namespace) and (not file.name or config.namespace != file.namespace):
+        if beyond := sorted(asked - {config.namespace}):
+            raise _OutOfBounds(f"it may not look into namespace {', '.join(beyond)}: its own is not trusted")
+        asked, everywhere = frozenset({config.namespace}), False
+    if everywhere:
+        return file.namespaces
+    return asked if file.namespaces is None else asked & file.namespaces
+
+
 def _overlaid(file: Settings, config: ToolsetConfig, target: ObjectRef) -> Settings:
     spec = config.spec
-    made = replace(file, name=target.name, namespace=target.namespace)
+    if complaints := target_name_errors(target.name):
+        raise FormatError(f"spec.configMap.name: {complaints[0]}")
+    made = replace(file, name=target.name, namespace=target.namespace, namespaces=_namespaces(file, config))
     if spec.discovery_interval:
         made = replace(made, discovery_interval=_seconds(spec.discovery_interval, "discoveryInterval", 60.0, 3600.0))
-    if spec.namespaces is not None:
-        asked = frozenset(spec.namespaces)
-        everywhere = not asked or "*" in asked
-        inside = file.namespaces if everywhere else asked if file.namespaces is None else asked & file.namespaces
-        made = replace(made, namespaces=inside)
     if spec.health_check is not None:
         health = replace(
             made.health,

@@ -16,7 +16,7 @@ import msgspec
 
 from steersman.errors import ConfigError, FormatError
 from steersman.kube.durations import parse_duration
-from steersman.kube.names import label_key_errors
+from steersman.kube.names import dns_subdomain_errors, label_key_errors
 from steersman.kube.selectors import Selector
 from steersman.operators.toolset.detectors import BUILT_IN, Detector, check_detector
 
@@ -39,6 +39,7 @@ __all__ = [
     "Settings",
     "ToolsetSection",
     "TypeConfig",
+    "target_name_errors",
 ]
 
 PREFIX: Final = "kubernaut.io/"
@@ -48,6 +49,7 @@ INDEX_KEY: Final = "index.yaml"
 KUBERNAUT_SUFFIX: Final = "-toolset.yaml"
 BACKUP_SUFFIX: Final = "-overrides-backup"
 DIALECTS: Final = ("kubernaut", "holmesgpt")
+LONGEST_NAME: Final = 253
 API_LIMIT: Final = 1_048_576  # bytes of values that an API server takes in one ConfigMap
 VARIABLES: Final = ("NAMESPACE", "SERVICE_NAME", "SERVICE_PORT", "CLUSTER_DOMAIN", "PROTOCOL")  # in `extra`
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
@@ -214,7 +216,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.detectors if one.type == type_name), None)
 
 
+def target_name_errors(name: str) -> list[str]:
+    """Why a ConfigMap cannot be called that; the names of its copy and its parts must fit as well."""
+    longest = LONGEST_NAME - len(BACKUP_SUFFIX)
+    if len(name) > longest:
+        return [f"must be no more than {longest} characters, because the names of its copy and parts are longer"]
+    return dns_subdomain_errors(name)
+
+
 def _settings(section: ToolsetSection) -> Settings:
+    if section.name and (complaints := target_name_errors(section.name)):
+        raise ConfigError(complaints[0], field="toolset.name")
     for name, row in section.types.items():
         _selector(row.labels, f"toolset.types.{name}.labels")
         for variable in _VARIABLE.findall(msgspec.json.encode(row.extra).decode()):
