@@ -58,8 +58,8 @@ def sidecar(**told: Any) -> None:
 
     \b
     Examples:
-      steersman dns sidecar --zone-dir /var/lib/bind --key-file /etc/bind/rndc.key --token-file /run/token
-      steersman dns sidecar --listen :8080 --token-review --audience bindcar --allow-service-account dns/steersman
+      steersman dns sidecar --zone-dir /var/lib/bind --token-file /run/token
+      steersman dns sidecar --token-review --allow-service-account dns/steersman
     """
     from steersman.cli.kubeoptions import cluster_config
     from steersman.cli.logs import configure_logging

@@ -170,7 +170,8 @@ def _warn_of_missing(name: str, parts: Parts, served: frozenset[Kind] | None) ->
     from steersman.operators import load_operator
 
     own = {one.KIND for one in load_operator(name).kinds}
-    asked = {one.target.KIND for one in parts.controllers if one.target is not None}
+    primaries = (row for one in parts.controllers for row in one.watched if row.role == "for")
+    asked = {row.target.KIND for row in primaries if not row.selection.optional}
     waits = asked & own - (own if served is None else served)
     if waits:
         Logger(__name__).warning(
