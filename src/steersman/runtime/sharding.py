@@ -12,7 +12,6 @@ somebody else, or to nobody, is found by reconciling those namespaces once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
@@ -171,11 +170,10 @@ class ShardMember:
 
 
 async def _stop(*tasks: asyncio.Task[None]) -> None:
+    """Whatever they end with is looked at later: first the work must end."""
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError, LeadershipLost, KubeError):
-            await task
+    await asyncio.wait(tasks)
 
 
 class KubeShards:

@@ -44,13 +44,14 @@ class Silence:
 
 
 class Played:
-    """Events in batches of one."""
+    """Events in batches of one, or as the script puts them together."""
 
     def __init__(self, events: Any) -> None:
         self._events = events
 
     async def batch(self) -> list[Any]:
-        return [event] if (event := await anext(self._events, None)) is not None else []
+        event = await anext(self._events, None)
+        return [] if event is None else event if isinstance(event, list) else [event]
 
 
 class Server:
@@ -435,3 +436,44 @@ async def test_nothing_more_is_read_while_the_sink_is_still_busy(server, start):
     assert read == ["a", "", "b"]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+# -- events that came together ---------------------------------------------------------------------------------------
+
+
+async def test_events_that_came_together_are_told_in_their_order_whatever_they_are(server, sink, start):
+    together = [added("a", 8), added("b", 9), deleted("a", 10), bookmark(11), added("a", 12)]
+    server.watches = [[bookmark(7, end=True), together, Silence]]
+    reflector = await start()
+    assert sink.diary == [
+        "replace [] at 7",
+        "upsert a at 8",
+        "upsert b at 9",
+        "remove a at 10",
+        "progress 11",
+        "upsert a at 12",
+    ]
+    assert reflector.status.revision == "12"
+
+
+async def test_the_end_of_the_initial_state_in_the_middle_of_a_batch_splits_it(server, sink, start):
+    together = [added("a", 3), added("b", 2), deleted("b", 4), bookmark(7, end=True), added("c", 8), deleted("a", 9)]
+    server.watches = [[together, Silence]]
+    reflector = await start()
+    assert sink.diary == ["replace ['a'] at 7", "upsert c at 8", "remove a at 9"]
+    assert reflector.status.revision == "9"
+
+
+async def test_after_a_batch_that_was_told_a_410_lists_from_its_last_revision(server, sink, start, clock):
+    server.watches = [[bookmark(7, end=True), [added("a", 8), added("b", 9)], Gone("too old")], [Silence]]
+    await start()
+    await clock.advance(1)
+    assert sink.diary[-2:] == ["upsert a at 8", "upsert b at 9"]
+    assert server.requests[-1] == "stream '9'"
+
+
+async def test_a_batch_whose_last_event_is_a_bookmark_is_watched_from_there_again(server, sink, start, clock):
+    server.watches = [[bookmark(7, end=True), [added("a", 8), bookmark(20)]], [Silence]]
+    await start()
+    await clock.advance(1)
+    assert server.requests[-1] == "watch '20'"

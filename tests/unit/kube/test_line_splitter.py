@@ -55,3 +55,22 @@ def test_blocks_hold_the_same_bytes_and_end_with_whole_lines(lines, data):
     blocks = [splitter.block(text[start:end]) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert b"".join(blocks) == text
     assert all(bytes(block).endswith(b"\n") for block in blocks if block)
+
+
+@given(st.lists(st.binary(max_size=40).filter(lambda b: b"\n" not in b)), st.data())
+def test_chunks_that_came_together_are_like_one_after_the_other(lines, data):
+    text = b"".join(line + b"\n" for line in lines) + b"rest"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    chunks = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    groups = data.draw(st.integers(1, 5))
+    splitter = LineSplitter(limit=1000)
+    blocks = [splitter.block(*chunks[at : at + groups]) for at in range(0, len(chunks), groups)]
+    assert b"".join(blocks) + b"rest" == text
+    assert splitter.rest == len(b"rest")
+
+
+def test_a_line_that_ends_beyond_the_limit_is_refused_though_its_end_is_there():
+    splitter = LineSplitter(limit=10)
+    splitter.block(b"12345")
+    with pytest.raises(LineTooLongError):
+        splitter.block(b"123456\nnext\n")

@@ -240,3 +240,24 @@ async def test_never_two_act_on_one_slot_whatever_the_network_does(seed):
         group.check()
     assert group.all_owned(), f"seed {seed}"
     await group.close()
+
+
+async def test_a_member_whose_sharing_breaks_lets_its_work_end_before_its_lease_is_given_back():
+    clock, world, diary = VirtualClock(), World(), []
+    link = Link(world, clock, random.Random(1))
+
+    async def drain(slots: frozenset[int]) -> None:
+        if slots:
+            holder = world.values["lease/a"][0].holder
+            diary.append(f"{len(slots)} slots drained while the holder is {holder!r}")
+
+    member = ShardMember(link, drain=drain, identity="a", slots=8, clock=clock)
+    running = asyncio.create_task(member.run())
+    await clock.advance(10)
+    assert len(member.acting) == 8
+    link.members = None  # type: ignore[assignment, method-assign]  # anything that cannot happen
+    await clock.advance(10)
+    with pytest.raises(TypeError):
+        await running
+    assert diary == ["8 slots drained while the holder is 'a'"]
+    assert world.values["lease/a"][0].holder == ""
