@@ -29,6 +29,7 @@ import msgspec
 from steersman.cache.contract import SourceHealth
 from steersman.cache.identity import ref_of
 from steersman.cache.named import NamedObjects
+from steersman.cache.progress import REFUSED_LIMIT, SELDOM_LIMIT, SINGLE_LIMIT
 from steersman.cache.reflector import Reflector
 from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
@@ -105,13 +106,14 @@ class SharedInformer(Generic[T]):
             clock=clock,
             project=self._project,
             streaming=streaming,
-            seldom=optional or by_name != "never",
         )
+        patience = SELDOM_LIMIT if optional or by_name != "never" else REFUSED_LIMIT
 
         def single(ref: ObjectRef, news: Callable[[], None]) -> Reflector[T]:
             fields = ",".join(filter(None, (f"metadata.name={ref.name}", field_selector)))
             origin = _Collection(client, target, ref.namespace or None, label_selector, fields)
-            return make(origin, SingleScope(self._store, self._subscribers, ref, self._forget), on_status=news)
+            sink = SingleScope(self._store, self._subscribers, ref, self._forget)
+            return make(origin, sink, on_status=news, refused_limit=SINGLE_LIMIT)
 
         self._named = NamedObjects(single, lambda ref: self._store.settle(ref, None), needed=self._needs_name)
         scopes: Iterable[str | None] = [None] if namespaces is None else sorted(namespaces)
@@ -119,7 +121,7 @@ class SharedInformer(Generic[T]):
         for scope in scopes if by_name != "always" else ():
             origin = _Collection(client, target, scope, label_selector, field_selector)
             sink = _Scope(self._store, self._subscribers, scope, self._forget, self._forget_all_but)
-            self._scopes[scope] = make(origin, sink, on_status=self._check_synced)
+            self._scopes[scope] = make(origin, sink, on_status=self._check_synced, refused_limit=patience)
         self._check_synced()  # nothing to wait for where everything goes by name
 
     # -- running -------------------------------------------------------------------------------------------------

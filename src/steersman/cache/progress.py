@@ -60,6 +60,7 @@ BACKOFF_FIRST = 0.8  # seconds; doubles with every failure…
 BACKOFF_LIMIT = 30.0  # …up to here, and up to as much again is added at random so that clients do not march in step
 REFUSED_LIMIT = 6.0  # …or here for a missing kind or right, which somebody may be about to install or grant
 SELDOM_LIMIT = 30.0  # …or here where nothing waits for it: a kind that is optional, a list that names stand in for
+SINGLE_LIMIT = 120.0  # …or here for one name, because there may be a thousand of them
 LISTING_LIMIT = 10.0  # …or here where lists stand in for a watch that is not allowed
 BACKOFF_FORGET = 120.0  # seconds without a failure after which the next one counts as the first
 SHORT_WATCH = 1.0  # a watch that ends sooner than this without an event is a server in trouble, not an idle one
@@ -133,7 +134,7 @@ class Progress(msgspec.Struct, frozen=True):
     unavailable: bool = False  # the server could not serve `revision`: ask for the most recent
     streaming: bool = True  # initial events by watch are believed to be supported
     paged: bool = False  # a list at "0" came back in pages, so the server has no watch cache: keep paging
-    seldom: bool = False  # nothing waits for a missing kind or right
+    refused_limit: float = REFUSED_LIMIT  # how long to wait for a missing kind or right
     failures: int = 0
     failed_at: float = 0.0
     doubts: int = 0  # failed watches in a row
@@ -193,8 +194,7 @@ def _after_failed_list(
         progress = replace(progress, streaming=not isinstance(step, Stream))
         if isinstance(step, Stream):
             return progress, first_step(progress)
-    refused = SELDOM_LIMIT if progress.seldom else REFUSED_LIMIT
-    limit = refused if isinstance(error, (NotFound, Forbidden)) else BACKOFF_LIMIT
+    limit = progress.refused_limit if isinstance(error, (NotFound, Forbidden)) else BACKOFF_LIMIT
     progress, delay = _back_off(progress, now, random, limit)
     return progress, first_step(progress, after=_at_least(delay, error))
 
@@ -231,7 +231,7 @@ def _at_least(delay: float, error: Exception) -> float:
 
 
 def _back_off(progress: Progress, now: float, random: Random, limit: float = BACKOFF_LIMIT) -> tuple[Progress, float]:
-    failures = progress.failures if now - progress.failed_at < BACKOFF_FORGET else 0
+    failures = progress.failures if now - progress.failed_at < max(BACKOFF_FORGET, 4 * limit) else 0
     delay = min(limit, BACKOFF_FIRST * 2 ** min(failures, 16))
     progress = msgspec.structs.replace(progress, failures=failures + 1, failed_at=now)
     return progress, delay + random.uniform(0.0, delay)

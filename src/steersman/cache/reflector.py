@@ -19,6 +19,7 @@ import msgspec
 
 from steersman.cache.identity import ref_of, revision_of
 from steersman.cache.progress import (
+    REFUSED_LIMIT,
     SHORT_WATCH,
     Ended,
     Failed,
@@ -113,9 +114,9 @@ class Reflector(Generic[T]):
         project: Callable[[Sequence[T]], Sequence[T | None]] = lambda objects: objects,
         on_status: Callable[[], None] = lambda: None,
         streaming: bool = True,
-        seldom: bool = False,
+        refused_limit: float = REFUSED_LIMIT,
     ) -> None:
-        """`seldom`: nothing waits for a kind or right that is missing, so it is asked for less often."""
+        """`refused_limit`: seconds between two questions for a kind or right that is missing, and as much at random."""
         self.name = name
         self.status = ReflectorStatus()
         self._origin = origin
@@ -125,7 +126,7 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._project = project  # what is kept of each object, None when it cannot be read
         self._on_status = on_status
-        self._progress = Progress(streaming=streaming, seldom=seldom)
+        self._progress = Progress(streaming=streaming, refused_limit=refused_limit)
         self._log = log.bind(source=name)
 
     async def run(self) -> None:
@@ -281,7 +282,7 @@ class Reflector(Generic[T]):
         self._on_status()
         if known is not None and known.reason == error.reason:
             return
-        if self._progress.seldom and isinstance(error, NotFound):
+        if self._progress.refused_limit > REFUSED_LIMIT and isinstance(error, NotFound):
             self._log.info("the kind is not installed; it is taken up when it is")
         else:
             say = self._log.error if error.code in {401, 403} else self._log.info

@@ -81,10 +81,26 @@ async def used_rights(log, user, since):
     return used, [f"{one.verb} {one.uri}" for one in asked if one.status in (401, 403)]
 
 
+async def put_policy(client, namespace):
+    for kind in (ReloadPolicy, ClusterReloadPolicy):
+        with contextlib.suppress(AlreadyExists):
+            await client.create(crd_manifest(kind))
+    policy = {"apiVersion": "steersman.dev/v1alpha1", "kind": "ReloadPolicy", "spec": {"wave": 1}}
+    meta = {"metadata": {"name": "calm", "namespace": namespace}}
+    await eventually(lambda: client.create({**policy, **meta}), "policies are served", timeout=90)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("names", ["", BY_NAME], ids=["lists", "names"])
-async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(real, client, namespace, tmp_path, names):
+@pytest.mark.parametrize(
+    ("names", "knows"),
+    [("", True), (BY_NAME, True), (BY_NAME, False)],
+    ids=["lists", "names", "lists that are refused"],
+)
+async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(
+    real, client, namespace, tmp_path, names, knows
+):
+    """`knows`: the program is told the names; otherwise it finds out that it may not list, and asks for them."""
     config = tmp_path / "steersman.yaml"
     config.write_text(CONFIG % (namespace, namespace) + names)
     printed = await run(
@@ -93,12 +109,7 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(real, c
     manifests = json.loads(printed)["items"]
     for manifest in manifests:
         await client.create(manifest)
-    for kind in (ReloadPolicy, ClusterReloadPolicy):
-        with contextlib.suppress(AlreadyExists):
-            await client.create(crd_manifest(kind))
-    policy = {"apiVersion": "steersman.dev/v1alpha1", "kind": "ReloadPolicy", "spec": {"wave": 1}}
-    meta = {"metadata": {"name": "calm", "namespace": namespace}}
-    await eventually(lambda: client.create({**policy, **meta}), "policies are served", timeout=90)
+    await put_policy(client, namespace)
     kinds = {(one.kind.group, one.kind.plural) for one in await client.discover()}
     served = kinds | {(group, f"{plural}/status") for group, plural in kinds}
     token = await client.create_token("steersman", namespace=namespace)
@@ -108,9 +119,11 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(real, c
     since = real.audit.mark()
     await put(client, namespace, "ConfigMap", "0")
     await put(client, namespace, "Secret", "0")
-    if names:
+    if names and knows:
         await put(client, namespace, "Secret", "0", name="hidden")
-    await client.create(deployment(namespace, *(["hidden"] if names else [])))
+    await client.create(deployment(namespace, *(["hidden"] if names and knows else [])))
+    if not knows:
+        config.write_text(CONFIG % (namespace, namespace))
     log = (tmp_path / "log").open("wb")
     process = await asyncio.create_subprocess_exec(
         *(STEERSMAN, "run", "--config", str(config), "--kubeconfig", str(path), "--listen", "127.0.0.1:0"),
@@ -123,6 +136,11 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(real, c
         for number in (1, 2):  # the same cause twice: an Event is counted up
             await put(client, namespace, "ConfigMap", str(number))
             await eventually(lambda number=number: _is(restarts(client, namespace), number), timeout=90)
+        if not knows:
+            _, refused = await used_rights(real.audit, user, since)
+            assert refused
+            assert all("metadata.name" not in one and ("/secrets" in one or "/configmaps" in one) for one in refused)
+            return
         await put(client, namespace, "ConfigMap", "3")  # beyond the budget: who writes it is read
         await put(client, namespace, "Secret", "3")
 

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from steersman.cache.progress import (
     PAGE,
+    REFUSED_LIMIT,
+    SELDOM_LIMIT,
+    SINGLE_LIMIT,
     Ended,
     Failed,
     List,
@@ -150,7 +153,7 @@ def test_a_watch_that_expires_at_once_again_and_again_does_not_spin():
 
 @pytest.mark.parametrize("error", [ConnectionFailed("refused"), TooManyRequests("slow down")], ids=["refused", "429"])
 def test_a_server_that_is_busy_or_away_is_watched_again_without_a_list(error):
-    for _ in range(20):
+    for _ in range(40):
         _, step = step_after(Failed(error, "7"))
         assert isinstance(step, Watch)
         assert step.revision == "7"
@@ -205,6 +208,18 @@ def test_who_may_list_but_not_watch_lists_from_time_to_time():
     _, step = step_after(Failed(Forbidden("no watch", code=403), "7"), step=step, progress=progress)
     assert isinstance(step, List)
     assert step.after > 0
+
+
+@pytest.mark.parametrize("limit", [REFUSED_LIMIT, SELDOM_LIMIT, SINGLE_LIMIT])
+@pytest.mark.parametrize("error", [NotFound("x"), Forbidden("x")])
+def test_what_is_missing_or_refused_is_asked_for_as_seldom_as_somebody_can_wait(limit, error):
+    progress, now, waits = Progress(streaming=False, refused_limit=limit), 1000.0, []
+    step = List("0")
+    for _ in range(40):
+        progress, step = step_after(Failed(error), step=step, progress=progress, now=now)
+        waits += [step.after] if step.after else []  # a refused stream is followed by a list at once
+        now += step.after
+    assert all(limit <= wait <= 2 * limit for wait in waits[10:])  # and a long wait is no quiet time
 
 
 def test_backoff_starts_over_after_a_quiet_time():
