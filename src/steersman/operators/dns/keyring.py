@@ -59,11 +59,13 @@ def control_keys(
     now: float,
     *,
     given: Key | None = None,
+    sidecar: bool = False,
     make: Callable[[], str] = _secret,
 ) -> tuple[dict[str, str], dict[str, str], bool]:
     """Data and annotations of an instance's keys, and whether they are new: the same as before unless they are due.
 
-    `given` is a control key that somebody else keeps: it is what it is, and only the key for updates is ours.
+    `given` is a control key that somebody else keeps: it is what it is, and only the key for updates is ours. `sidecar`
+    adds the token that opens the sidecar.
     """
     algorithm = given.algorithm if given is not None else (key.algorithm if key is not None else "hmac-sha256")
     before = {name: (value or b"").decode() for name, value in (held.data if held is not None else {}).items()}
@@ -90,6 +92,8 @@ def control_keys(
             notes[ROTATE] = format_time(now + period_of(key).total_seconds())
     if given is not None:
         data["key-name"], data["secret"] = given.name, base64.b64encode(given.secret).decode()
+    if sidecar or before.get("token"):
+        data["token"] = before.get("token") or make()  # in the environment of its pods: it stays
     # The control channel never says the name of its key: on the server it is always the one that `controls` names.
     statements = [_statement(CONTROL_KEY, algorithm, data["secret"])]
     statements.append(_statement(data["update-key-name"], algorithm, data["update-secret"]))
