@@ -33,16 +33,32 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--dns-port", envvar="NSUPDATE_PORT", default=53, show_default=True, type=click.IntRange(1, 65535), help="named's."
 )
-@click.option("--key-file", type=FILE, help="named's control key, as rndc.key has it; read again when it changes.")
-@click.option("--update-key", default="", help="The key of that file that signs updates  [default: the first]")
-@click.option("--listen", default="", help="ADDRESS:PORT  [default: 127.0.0.1 and API_PORT or 8080]")
+@click.option(
+    "--key-file",
+    envvar="RNDC_KEY_FILE",
+    type=FILE,
+    help="named's control key, as rndc.key has it; read again when it changes.",
+)
+@click.option(
+    "--update-key",
+    envvar="NSUPDATE_KEY_NAME",
+    default="",
+    help="The key of that file that signs updates  [default: the first]",
+)
+@click.option("--listen", default="", help="ADDRESS:PORT  [default: API_PORT or 8080; in a cluster on every address]")
 @click.option("--token-file", type=FILE, help="Callers show this token (or BIND_API_TOKEN).")
 @click.option("--token-review", is_flag=True, help="Callers show a token that the cluster knows.")
 @click.option("--audience", "audiences", multiple=True, help="Tokens must be meant for this; may be repeated.")
 @click.option("--allow-service-account", "accounts", multiple=True, metavar="NS/NAME", help="Who; may be repeated.")
 @click.option("--allow-namespace", "namespaces", multiple=True, help="All of its ServiceAccounts; may be repeated.")
 @click.option("--no-auth", envvar="DISABLE_AUTH", is_flag=True, help="Everybody, on a loopback address.")
-@click.option("--statistics", default="", metavar="ADDRESS:PORT", help="named's statistics, to list every zone.")
+@click.option(
+    "--statistics",
+    envvar="BIND_STATISTICS",
+    default="",
+    metavar="ADDRESS:PORT",
+    help="named's statistics, to list every zone.",
+)
 @click.option("--rate", default=100.0, show_default=True, type=click.FloatRange(min=0.1), help="Requests a second.")
 @click.option("--burst", default=400, show_default=True, type=click.IntRange(min=1), help="Requests at once.")
 @click.option("--max-body", default=64, show_default=True, type=click.IntRange(1, 1024), help="MiB of a request.")
@@ -54,7 +70,8 @@ def sidecar(**told: Any) -> None:
     """Serve the interface of the original's sidecar beside a named, for the driver `bindcar`.
 
     The original's variables are understood too: BIND_ZONE_DIR, API_PORT, RNDC_SERVER, RNDC_ALGORITHM, RNDC_SECRET,
-    BIND_API_TOKEN, BIND_ALLOWED_SERVICE_ACCOUNTS, BIND_ALLOWED_NAMESPACES, BIND_TOKEN_AUDIENCES, DISABLE_AUTH.
+    NSUPDATE_PORT, NSUPDATE_KEY_NAME, NSUPDATE_ALGORITHM, NSUPDATE_SECRET, BIND_API_TOKEN,
+    BIND_ALLOWED_SERVICE_ACCOUNTS, BIND_ALLOWED_NAMESPACES, BIND_TOKEN_AUDIENCES, DISABLE_AUTH.
 
     \b
     Examples:
@@ -85,14 +102,16 @@ def plan_of(told: dict[str, Any]) -> Any:
     from steersman.runtime.health import parse_address
 
     accounts = [f"system:serviceaccount:{one.replace('/', ':')}" for one in told["accounts"]]
-    listen = told["listen"] or f"127.0.0.1:{os.environ.get('API_PORT', '8080')}"
+    host = "" if "KUBERNETES_SERVICE_HOST" in os.environ else "127.0.0.1"
+    listen = told["listen"] or f"{host}:{os.environ.get('API_PORT', '8080')}"
     return Plan(
         zone_dir=told["zone_dir"],
         listen=parse_address(listen),
         control=parse_address(told["rndc"]),
         dns_port=told["dns_port"],
         key_file=told["key_file"],
-        key=_key(os.environ) if told["key_file"] is None else None,
+        key=_key("RNDC") if told["key_file"] is None else None,
+        signing_key=_key("NSUPDATE"),
         update_key=told["update_key"],
         token_file=told["token_file"],
         token=os.environ.get("BIND_API_TOKEN", "") if told["token_file"] is None else "",
@@ -114,24 +133,24 @@ def _words(variable: str) -> list[str]:
     return [word.strip() for word in os.environ.get(variable, "").split(",") if word.strip()]
 
 
-def _key(environment: Any) -> Key | None:
-    """The key that the original's variables hold. Its name matters to updates only."""
+def _key(purpose: str) -> Key | None:
+    """A key that the original's variables hold. The control channel does not care for its name."""
+    import os
+
     from steersman.errors import ConfigError, FormatError
     from steersman.operators.dns.tsig import key_from
 
-    secret = environment.get("RNDC_SECRET", "")
+    secret = os.environ.get(f"{purpose}_SECRET", "")
     if not secret:
         return None
-    algorithm = environment.get("RNDC_ALGORITHM", "sha256").lower().removeprefix("hmac-")
-    data = {
-        "key-name": environment.get("NSUPDATE_KEY_NAME", "bindy-operator").encode(),
-        "algorithm": f"hmac-{algorithm}".encode(),
-        "secret": secret.encode(),
-    }
+    algorithm = os.environ.get(f"{purpose}_ALGORITHM", "sha256").lower().removeprefix("hmac-")
+    name = os.environ.get("NSUPDATE_KEY_NAME", "bindy-operator")
     try:
-        return key_from(data)
+        return key_from(
+            {"key-name": name.encode(), "algorithm": f"hmac-{algorithm}".encode(), "secret": secret.encode()}
+        )
     except FormatError as error:
-        raise ConfigError(str(error), where="RNDC_SECRET") from None
+        raise ConfigError(str(error), where=f"{purpose}_SECRET") from None
 
 
 async def _serve(plan: Any, connect: Any) -> None:

@@ -15,16 +15,20 @@ import pytest
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import DriverError
+from steersman.kube.objects import ObjectMeta
 from steersman.kube.resources import ObjectRef
+from steersman.kube.types import ServiceAccount
+from steersman.operators.dns.bindcar.access import Access, Guests, Problem
 from steersman.operators.dns.bindcar.driver import BindcarDriver, SidecarError
 from steersman.operators.dns.driver import Stale
 from steersman.operators.dns.messages import Change
 from steersman.operators.dns.names import name_of, owner_of
+from steersman.operators.dns.rndc import Rndc
 from steersman.operators.dns.rrsets import NS, A, RRset, Soa
 from steersman.operators.dns.servers import Keys, Server
 from steersman.operators.dns.tsig import Key
 from steersman.operators.dns.zoneconfig import primary_config, same_config, secondary_config
-from steersman.testing import eventually
+from steersman.testing import RequestLog, VirtualClock, eventually
 from steersman.testing.sidecar import SidecarProcess
 from steersman.testing.zones import PATIENCE, Site, ask, rogue, serial, values
 
@@ -189,6 +193,35 @@ async def test_who_shows_no_token_or_a_wrong_one_gets_nothing_and_the_right_one_
     assert "another" not in car.log
 
 
+async def test_tokens_of_the_cluster_open_to_those_who_are_named(embedded, client, namespace):
+    for name in ("operator", "stranger"):
+        await client.create(ServiceAccount(metadata=ObjectMeta(name=name, namespace=namespace)))
+    issued = [await client.create_token(name, namespace=namespace) for name in ("operator", "stranger")]
+    operator, stranger = (one.token for one in issued)
+    clock = VirtualClock()
+    guests = Guests(accounts=frozenset({f"system:serviceaccount:{namespace}:operator"}))
+    access = Access(clock=clock, client=client, guests=guests, token=lambda: "static")
+    with RequestLog(client) as log:
+        for _ in range(3):
+            await access.check(f"Bearer {operator}")
+            await access.check("Bearer static")
+            for header, status in ((f"Bearer {stranger}", 403), ("Bearer nobody's", 401), ("", 401), ("Basic x", 401)):
+                with pytest.raises(Problem) as told:
+                    await access.check(header)
+                assert told.value.status == status
+    assert len(log.writes) == 3  # one review for each token that is not ours
+    await clock.advance(61)
+    with RequestLog(client) as log:
+        await access.check(f"Bearer {operator}")
+    assert len(log.writes) == 1  # what the cluster says may change
+    other = Access(clock=clock, client=client, guests=Guests(audiences=("bindcar",)))
+    with pytest.raises(Problem, match="somebody else"):
+        await other.check(f"Bearer {operator}")
+    empty = Access(clock=clock, token=str)
+    with pytest.raises(Problem):  # an empty file is a mistake, not a password
+        await empty.check("Bearer x")
+
+
 async def test_floods_large_bodies_and_other_media_are_refused_before_they_cost_anything(named):
     options = ("--rate", "0.1", "--burst", "4", "--max-body", "1")
     async with named("ns1") as one, SidecarProcess(one, *options) as car:
@@ -340,15 +373,27 @@ async def test_a_key_that_named_has_not_read_yet_is_no_reason_to_fail(car):
         return (await car.ask("GET", "/zones/example.org"))[0] == 200
 
     await eventually(works, "the old key still opens named", timeout=60)
-    await eventually(lambda: _reconfigured(car), "named reads the new one", timeout=60)
-    await eventually(works, "and answers to it", timeout=60)
+
+    async def renewed():
+        assert (await car.ask("GET", "/ready"))[0] == 200
+        key = Key(named.key_name, "hmac-sha256", base64.b64decode(named.secret))
+        channel = Rndc(named.address, named.rndc_port, key, clock=SYSTEM_CLOCK, timeout=PATIENCE)
+        try:
+            await channel.command("null")
+        except DriverError:
+            return False
+        finally:
+            channel.close()
+        return True
+
+    await eventually(renewed, "probes see to it that named reads the new one", timeout=60)
+    await car.kill()
+    await car.start()  # now it knows only the new one
+    await eventually(works, "named answers to it", timeout=60)
+    assert (await car.ask("POST", "/server/reconfig"))[1]["applied"] is True
     assert (await car.ask("POST", "/zones/example.org/records", {"name": "a", "type": "A", "value": "192.0.2.1"}))[
         0
     ] == 201
-
-
-async def _reconfigured(car):
-    return (await car.ask("POST", "/server/reconfig"))[0] == 200
 
 
 # -- the operator -----------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def instances_of(cluster: Bind9Cluster) -> list[Bind9Instance]:
                 labels=labels,
                 annotations={INDEX: str(number)},
             )
-            spec = Bind9Instance.Spec(cluster_ref=cluster.name, role=role, replicas=1)
+            spec = Bind9Instance.Spec(cluster_ref=cluster.name, role=role, replicas=1, driver=cluster.spec.driver)
             made.append(Bind9Instance(metadata=meta, spec=spec))
     return made
 

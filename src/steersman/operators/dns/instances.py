@@ -164,7 +164,8 @@ class InstanceKeeper:
         )
         wanted = _rndc_key(instance, cluster)
         held = ctx.cache[Secret].get(own)
-        data, notes, fresh = control_keys(held, wanted, now, given=self._given(instance, cluster, wanted, ctx.cache))
+        given, sidecar = self._given(instance, cluster, wanted, ctx.cache), instance.spec.driver == "bindcar"
+        data, notes, fresh = control_keys(held, wanted, now, given=given, sidecar=sidecar)
         if fresh and held is not None:
             ctx.event(instance, "KeyRotated", "its keys were made anew; servers read them without a restart")
         written: Secret = await ctx.apply(_secret(own, data, notes, labels_of(instance)))

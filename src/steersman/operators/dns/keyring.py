@@ -63,11 +63,13 @@ def control_keys(
     now: float,
     *,
     given: Key | None = None,
+    sidecar: bool = False,
     make: Callable[[], str] = _secret,
 ) -> tuple[dict[str, str], dict[str, str], bool]:
     """Data and annotations of an instance's keys, and whether they are new: the same as before unless they are due.
 
-    `given` is a control key that somebody else keeps: it is what it is, and only the key for updates is ours.
+    `given` is a control key that somebody else keeps: it is what it is, and only the key for updates is ours. `sidecar`
+    adds the token that opens the sidecar.
     """
     algorithm = given.algorithm if given is not None else (key.algorithm if key is not None else "hmac-sha256")
     before = {name: (value or b"").decode() for name, value in (held.data if held is not None else {}).items()}
@@ -101,6 +103,8 @@ def control_keys(
         data["key-name"], data["secret"] = given.name, base64.b64encode(given.secret).decode()
         if complete and before["secret"] != data["secret"]:
             data |= {"previous-secret": before["secret"], "previous-algorithm": before.get("algorithm") or algorithm}
+    if sidecar or before.get("token"):
+        data["token"] = before.get("token") or make()  # in the environment of its pods: it stays
     # The control channel never says the name of its key: on the server it is always the one that `controls` names.
     statements = [_statement(CONTROL_KEY, algorithm, data["secret"])]
     statements.append(_statement(data["update-key-name"], algorithm, data["update-secret"]))

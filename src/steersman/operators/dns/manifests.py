@@ -17,6 +17,7 @@ from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, SHARED_KEY, ZONES
 from steersman.operators.dns.keyring import EPOCH
 from steersman.operators.dns.namedconf import CACHE, named_conf, user_files
 from steersman.operators.dns.serverkinds import Image, Placement, Storage
+from steersman.operators.dns.sidecarpod import sidecar_container, sidecar_port
 from steersman.operators.dns.types import LABEL_CLUSTER, LABEL_ROLE, READINESS_GATE
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def _deployment(instance: Bind9Instance, cluster: Bind9Cluster | None, marks: di
         "terminationGracePeriodSeconds": 30,
         "readinessGates": [{"conditionType": READINESS_GATE}],
         "securityContext": {"fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
+        "containers": [container, *sidecar_container(instance, cluster, USER)],
         "volumes": volumes,
         "topologySpreadConstraints": _spread(instance, cluster),
     }
@@ -270,6 +271,7 @@ def _service(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Manifest:
     ports = {
         "dns-tcp": {"name": "dns-tcp", "port": 53, "targetPort": DNS_PORT, "protocol": "TCP"},
         "dns-udp": {"name": "dns-udp", "port": 53, "targetPort": DNS_PORT, "protocol": "UDP"},
+        **sidecar_port(instance, cluster),
     }
     asked = dict((wanted.spec if wanted is not None else None) or {})
     for port in asked.pop("ports", None) or ():

@@ -48,6 +48,7 @@ Acl = Annotated[list[AclEntry] | None, Atomic(), Schema(maxItems=256)]
 Replicas = Annotated[int, Ge(0), Le(100)]
 Manifests = Annotated[list[dict[str, Any]] | None, Atomic(), Schema(maxItems=32)]
 Address = Annotated[str, Pattern(r"^[0-9A-Fa-f:.]{2,45}$"), MaxLength(45)]
+Driver = Literal["native", "bindcar"]
 Word = Annotated[str, Pattern(r"^[A-Za-z0-9]{1,32}$"), MaxLength(32)]
 RESERVED_POLICIES: Final = "['default', 'insecure', 'none']"
 
@@ -94,6 +95,7 @@ class BindcarConfig(Struct):
 
     image: str = ""
     image_pull_policy: str = ""
+    args: Annotated[list[str] | None, Atomic(), Schema(maxItems=64)] = None
     resources: dict[str, Any] | None = None
     port: Port | None = None
     service_spec: dict[str, Any] | None = None
@@ -208,6 +210,8 @@ class ClusterSpec(Struct):
     volume_mounts: Manifests = None
     zones_from: Annotated[list[ZoneSource] | None, Atomic(), Schema(maxItems=64)] = None
     storage: Storage | None = None
+    driver: Driver = "native"
+    """Of the instances that the cluster makes."""
 
 
 class InstanceEntry(Struct):
@@ -354,7 +358,7 @@ class Bind9Instance(
         transfer_key: KeyRef | None = None
         storage: Storage | None = None
         bindcar_config: BindcarConfig | None = None
-        driver: Literal["native", "bindcar"] = "native"
+        driver: Driver = "native"
         """How zones are managed: over named's control channel, or through the sidecar at bindcarConfig.port."""
         placement: Placement | None = None
         zones_from: Annotated[list[ZoneSource] | None, Atomic(), Schema(maxItems=64)] = None

@@ -191,9 +191,9 @@ class BindcarDriver(DataPath):
         await self._request("POST", "/server/reconfig", shape=wire.Done)
 
     async def renew(self) -> bool:
-        if self.server.keys.previous is not None:
-            await self.reconfigure()
-        return True
+        if self.server.keys.previous is None:
+            return True
+        return (await self._request("POST", "/server/reconfig", shape=wire.Done)).applied
 
     async def ready(self) -> None:
         await self._request("GET", "/server/status", shape=wire.ServerStatus)

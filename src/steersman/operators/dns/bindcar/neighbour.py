@@ -195,14 +195,34 @@ class Neighbour:
         except ControlError as error:
             raise _said_no(error) from None
 
+    async def renew(self) -> bool:
+        """Have named read its configuration; says whether it knows the newest key now."""
+        driver = self._driver()
+        try:
+            if driver.server.keys.previous is not None:
+                return await driver.renew()
+            await driver.reconfigure()
+        except ControlError as error:
+            raise _said_no(error) from None
+        return True
+
     async def checks(self) -> tuple[bool, list[str]]:
         """Whether all that is needed is there: the directory, the control channel, and answers."""
         rows: list[tuple[bool, str]] = []
         writable = await asyncio.to_thread(os.access, self._directory, os.W_OK | os.X_OK)
         rows.append((writable, f"zone_dir_{'accessible' if writable else 'error'}: {self._directory}"))
-        for name, ask in (("rndc", self._driver().ready()), ("dns", self._driver().soa(b"\0"))):
+        driver = self._driver()
+
+        async def control() -> None:
+            await driver.ready()
+            await driver.renew()  # whoever looks whether we are ready also sees to it that named reads a new key
+
+        async def answer() -> None:
+            await driver.soa(b"\0")
+
+        for name, ask in (("rndc", control), ("dns", answer)):
             try:
-                await ask
+                await ask()
                 rows.append((True, f"{name}_available: true"))
             except DriverError as error:
                 rows.append((False, f"{name}_error: {error.message}"))

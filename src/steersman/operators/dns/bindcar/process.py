@@ -44,6 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     dns_port: int = 53  # at the same address
     key_file: Path | None = None
     key: Key | None = None  # instead of a file
+    signing_key: Key | None = None  # of updates, if it is another
     update_key: str = ""  # of the file; empty: the first
     token_file: Path | None = None
     token: str = ""  # instead of a file
@@ -110,7 +111,7 @@ class Way:
 
     def _keys(self, content: bytes) -> tuple[Key, Key]:
         if self._plan.key is not None:
-            return self._plan.key, self._plan.key
+            return self._plan.key, self._plan.signing_key or self._plan.key
         try:
             keys = keys_in(content.decode(errors="replace"))
         except FormatError as error:

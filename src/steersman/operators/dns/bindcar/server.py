@@ -242,7 +242,7 @@ class Sidecar:
         return 200, wire.ServerStatus(status=await self._named.server("status"))
 
     async def _reconfigure(self, _request: web.Request, _body: None) -> Answer:
-        return 200, wire.Done(success=True, message="reconfigured", details=await self._named.server("reconfig"))
+        return 200, wire.Done(success=True, message="reconfigured", applied=await self._named.renew())
 
     async def _health(self, _request: web.Request) -> web.Response:
         return _json(200, wire.Health(status="healthy", version=version("steersman")))
