@@ -111,6 +111,7 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
         "keys": keys,
         "allow_transfer": tuple(allowed_transfers(instance, cluster)),
         "records_only": spec.records_only,
+        "catalog": _catalog(instance, cluster),
     }
     if spec.endpoints:
         return [
@@ -138,6 +139,15 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
         for pod in pods
         if pod.status.pod_ip and not pod.deleting and pod.status.phase == "Running"
     ]
+
+
+def _catalog(instance: Bind9Instance, cluster: Bind9Cluster | None) -> str:
+    """The catalog zone of a secondary that exists already: the instance's word, else the cluster's."""
+    if instance.spec.role != "secondary" or not instance.spec.endpoints:
+        return ""
+    own = instance.spec.config.catalog_zone if instance.spec.config is not None else None
+    shared = cluster.spec.global_.catalog_zone if cluster is not None and cluster.spec.global_ is not None else None
+    return ((own if own is not None else shared) or "").lower().removesuffix(".")
 
 
 def allowed_transfers(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[str]:

@@ -50,6 +50,7 @@ class Server(msgspec.Struct, frozen=True):
     records_only: bool = False
     managed: bool = False
     allow_transfer: tuple[str, ...] = ()
+    catalog: str = ""  # the zone that tells it, a secondary, what to serve
     uid: str = ""  # of the pod: another pod at the same address is another server
 
     @property
