@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import PlanError
@@ -73,8 +73,11 @@ class Desk:
     async def turn(self) -> None:
         """Return when no zone is being published; not much later than that in any case."""
         if not self._calm.is_set():
-            with suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(self._calm.wait(), PATIENCE)
+            except TimeoutError:
+                if not self._busy:  # there is no zone to wait for, and the next record need not find that out again
+                    self._calm.set()
 
     def choose(self, zone: DNSZone, cache: Any) -> Choice:
         """Who serves a zone."""

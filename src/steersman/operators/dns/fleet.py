@@ -51,7 +51,9 @@ def key_ref_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> SecretR
         return role.rndc_key.secret_ref
     if role is not None and role.rndc_secret_ref is not None:
         return role.rndc_secret_ref
-    return cluster.spec.global_.rndc_secret_ref if cluster.spec.global_ is not None else None
+    if cluster.spec.global_ is not None and cluster.spec.global_.rndc_secret_ref is not None:
+        return cluster.spec.global_.rndc_secret_ref
+    return next(iter(cluster.spec.rndc_secret_refs or ()), None)
 
 
 def keys_of(instance: Bind9Instance, cluster: Bind9Cluster | None, secrets: Mapping[ObjectRef, Secret]) -> Keys:
@@ -112,6 +114,7 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
         "allow_transfer": tuple(allowed_transfers(instance, cluster)),
         "records_only": spec.records_only,
         "catalog": _catalog(instance, cluster),
+        "primaries": tuple(spec.primary_servers or ()) if spec.role == "secondary" else (),
     }
     if spec.endpoints:
         return [

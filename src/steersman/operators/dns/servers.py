@@ -50,6 +50,7 @@ class Server(msgspec.Struct, frozen=True):
     records_only: bool = False
     managed: bool = False
     allow_transfer: tuple[str, ...] = ()
+    primaries: tuple[str, ...] = ()  # where it, a secondary, is to fetch its zones instead of at their own primaries
     catalog: str = ""  # the zone that tells it, a secondary, what to serve
     uid: str = ""  # of the pod: another pod at the same address is another server
 

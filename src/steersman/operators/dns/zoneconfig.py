@@ -56,11 +56,18 @@ def secondary_config(server: Server, zone: bytes, primaries: Sequence[Server]) -
     return (
         ("type", "secondary"),
         ("file", file_of(server, zone)),
-        ("primaries", tuple((one.address, "port", str(one.dns_port), "key", key) for one in _ordered(primaries))),
+        ("primaries", tuple((address, "port", port, "key", key) for address, port in _sources(server, primaries))),
         ("allow-notify", (("key", key),)),
         ("allow-transfer", tuple(acl)),
         ("notify", "no"),
     )
+
+
+def _sources(server: Server, primaries: Sequence[Server]) -> list[tuple[str, str]]:
+    """Where a secondary fetches a zone: where its instance says, at the usual port, else at the zone's primaries."""
+    if server.primaries:
+        return [(address, "53") for address in server.primaries]
+    return [(one.address, str(one.dns_port)) for one in _ordered(primaries)]
 
 
 def _ordered(servers: Iterable[Server]) -> list[Server]:
