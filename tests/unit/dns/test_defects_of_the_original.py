@@ -21,7 +21,7 @@ from steersman.kube.types.core import Secret
 from steersman.operators.dns.clusters import instances_of
 from steersman.operators.dns.compiler import ZONE, Draft
 from steersman.operators.dns.controller import KINDS, parts_of, rules_of
-from steersman.operators.dns.fleet import allowed_transfers, key_ref_of, keys_of
+from steersman.operators.dns.fleet import allowed_transfers, key_ref_of, keys_of, servers_of
 from steersman.operators.dns.keyring import control_keys, transfer_key
 from steersman.operators.dns.manifests import children_of
 from steersman.operators.dns.messages import Change, update_parts
@@ -38,6 +38,7 @@ from steersman.operators.dns.serverkinds import (
     ClusterSpec,
     ConfigMapRefs,
     DnssecConfig,
+    Endpoint,
     Image,
     RndcKey,
     RoleConfig,
@@ -221,6 +222,28 @@ def test_b24_lists_storage_and_signing_that_are_declared_have_an_effect():
     assert "salt-length 2" in text
     assert "ksk lifetime P1Y" in text
     assert "PersistentVolumeClaim" in {child["kind"] for child in children_of(instance(), parent)}
+
+
+def test_b24_the_servers_that_a_secondary_is_told_to_fetch_from_are_where_it_fetches():
+    place = [Endpoint(address="10.0.0.2")]
+    for told, wanted in (
+        (["192.0.2.1", "2001:db8::1"], [("192.0.2.1", "53"), ("2001:db8::1", "53")]),
+        (None, [("10.0.0.1", "53")]),
+    ):
+        one = instance(role="secondary", primary_servers=told, endpoints=place)
+        (found,) = servers_of(one, None, KEYS, ())
+        rows = dict(row for row in secondary_config(found, ORG, [server()]) if row[0] == "primaries")["primaries"]
+        assert [(row[0], row[2]) for row in rows] == wanted
+        assert {row[4] for row in rows} == {KEY.name}
+
+
+def test_b24_the_keys_of_a_cluster_hold_for_instances_that_name_none():
+    parent = cluster(rndc_secret_refs=[SecretRef(name="shared"), SecretRef(name="other")])
+    assert key_ref_of(instance(), parent).name == "shared"
+    own = instance(rndc_secret_ref=SecretRef(name="own"))
+    assert key_ref_of(own, parent).name == "own"
+    parent.spec.global_ = Bind9Config(rndc_secret_ref=SecretRef(name="global"))
+    assert key_ref_of(instance(), parent).name == "global"
 
 
 def test_b26_keys_can_be_written_wherever_instances_are():

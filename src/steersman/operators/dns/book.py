@@ -127,6 +127,7 @@ class ZoneBook:
         self._selected: set[str] = set()  # records that it wants, whether it has them or an older zone does
         self.untold: set[str] = set()  # of those, who has not been told that it looked again
         self._restated: set[str] = set()  # records that say something else now, though it may come to the same
+        self._listed: set[str] = set()  # zones that it lists, being a catalog
         self._pointing: set[Origin] = set()  # records that have PTR records here
 
     @property
@@ -169,6 +170,7 @@ class ZoneBook:
             for kind, record_name in marks:
                 self._load_one(zone, kind, record_name, cache)
         self._take_pointers(zone, cache, directory)
+        self._take_members(zone, directory)
         settled = self.draft.settle()
         before = settled.before if replaced is None else _changes(replaced.rrsets, self.draft.rrsets)
         for copy in self.copies.values():
@@ -198,6 +200,17 @@ class ZoneBook:
             elif origin in self._pointing:
                 self.draft.drop(source_in_reverse(origin))
                 self._pointing.discard(origin)
+
+    def _take_members(self, zone: DNSZone, directory: Directory) -> None:
+        """The zones that this one lists, when it is a catalog."""
+        found = {}
+        if zone.spec.catalog:
+            found = directory.catalogs.members((zone.namespace, zone.spec.zone_name.lower()))
+        for source in self._listed - found.keys():
+            self.draft.drop(source)
+        for source, part in found.items():
+            self.draft.put(source, part)
+        self._listed = set(found)
 
     def _give_pointers(self, settled: Settled, directory: Directory, *, whole: bool) -> set[tuple[Origin, bytes]]:
         """Say what the addresses of this zone point back to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from steersman.clock import Deadline
@@ -18,6 +18,7 @@ from steersman.operators.dns.pointers import Directory, lets_in, named_in, zones
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.selection import choose_instances
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
+from steersman.operators.dns.zonekinds import DNSZone
 from steersman.runtime.channel import Channel
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.selection import Choice
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.types import Options
-    from steersman.operators.dns.zonekinds import DNSZone
 
 __all__ = ["INSTANCE_LABEL", "Desk"]
 
@@ -46,6 +46,7 @@ class Desk:
         self.metrics = metrics
         self.books = Books()
         self.directory = Directory()
+        self.catalogs = self.directory.catalogs
         self.fleet = Fleet(
             clock=clock,
             timeout=options.request_timeout.total_seconds(),
@@ -74,9 +75,12 @@ class Desk:
     async def turn(self) -> None:
         """Return when no zone is being published; not much later than that in any case."""
         if not self._calm.is_set():
-            with suppress(TimeoutError):
+            try:
                 async with Deadline(self.clock, PATIENCE):
                     await self._calm.wait()
+            except TimeoutError:
+                if not self._busy:  # there is no zone to wait for, and the next record need not find that out again
+                    self._calm.set()
 
     def choose(self, zone: DNSZone, cache: Any) -> Choice:
         """Who serves a zone."""
@@ -131,6 +135,13 @@ class Desk:
                     homeless = homeless and not lets_in(zone, origin[0])
             if homeless:
                 self.tell_records(origin[0], [origin[1]])
+
+    def tell_catalogs(self, catalogs: Iterable[tuple[str, str]], cache: Any) -> None:
+        """Have catalogs published whose members are others now."""
+        for namespace, name in catalogs:
+            for zone in cache[DNSZone].by_index("dns-zone-name", name):
+                if zone.namespace == namespace and zone.spec.catalog:
+                    self.zones.send(zone.ref)
 
     def later(self, seconds: float) -> float:
         """About so many seconds: keys that were looked at together need not stay together."""

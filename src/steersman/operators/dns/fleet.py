@@ -66,7 +66,9 @@ def key_ref_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> SecretR
         return role.rndc_key.secret_ref
     if role is not None and role.rndc_secret_ref is not None:
         return role.rndc_secret_ref
-    return cluster.spec.global_.rndc_secret_ref if cluster.spec.global_ is not None else None
+    if cluster.spec.global_ is not None and cluster.spec.global_.rndc_secret_ref is not None:
+        return cluster.spec.global_.rndc_secret_ref
+    return next(iter(cluster.spec.rndc_secret_refs or ()), None)
 
 
 def keys_of(instance: Bind9Instance, cluster: Bind9Cluster | None, secrets: Mapping[ObjectRef, Secret]) -> Keys:
@@ -133,6 +135,8 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
         "allow_transfer": tuple(allowed_transfers(instance, cluster)),
         "records_only": spec.records_only,
         "api_port": api_port_of(instance, cluster),
+        "catalog": _catalog(instance, cluster),
+        "primaries": tuple(spec.primary_servers or ()) if spec.role == "secondary" else (),
     }
     if spec.endpoints:
         return [
@@ -187,6 +191,15 @@ def bindcar_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Bindcar
     own = instance.spec.config.bindcar_config if instance.spec.config is not None else None
     shared = cluster.spec.global_ if cluster is not None else None
     return instance.spec.bindcar_config or own or (shared.bindcar_config if shared is not None else None)
+
+
+def _catalog(instance: Bind9Instance, cluster: Bind9Cluster | None) -> str:
+    """The catalog zone of a secondary that exists already: the instance's word, else the cluster's."""
+    if instance.spec.role != "secondary" or not instance.spec.endpoints:
+        return ""
+    own = instance.spec.config.catalog_zone if instance.spec.config is not None else None
+    shared = cluster.spec.global_.catalog_zone if cluster is not None and cluster.spec.global_ is not None else None
+    return ((own if own is not None else shared) or "").lower().removesuffix(".")
 
 
 def allowed_transfers(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[str]:

@@ -84,6 +84,12 @@ def named_conf(instance: Bind9Instance, cluster: Bind9Cluster | None) -> dict[st
     for name in acls:
         if not _ACL_NAME.match(name) or name in WORDS:
             raise PlanError(f'"{name}" is no name for a list', reason="ConfigurationInvalid", field="spec.acls")
+    if config.catalog_zone and instance.spec.role == "secondary":
+        raise PlanError(
+            "only secondaries that exist already (endpoints) take their zones from a catalog",
+            reason="ConfigurationInvalid",
+            field="spec.config.catalogZone",
+        )
     names = frozenset(acls)
     users = user_files(instance, cluster)
     parts: list[Statement] = [

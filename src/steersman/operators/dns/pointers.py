@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from steersman.operators.dns.catalogs import Catalogs
 from steersman.operators.dns.compiler import WILDCARD
 from steersman.operators.dns.names import owner_in, reverse_name, text_of
 from steersman.operators.dns.recordkinds import AAAARecord, ARecord
@@ -155,11 +156,12 @@ def contributions_to(
 
 
 class Directory:
-    """All pointers that zones of this process want, by the record that asked."""
+    """What zones of this process want of other zones: pointers, by the record that asked, and places in catalogs."""
 
     def __init__(self) -> None:
         self._rows: dict[Origin, dict[ObjectRef, tuple[Pointer, ...]]] = {}
         self._by_zone: dict[ObjectRef, set[str]] = {}
+        self.catalogs = Catalogs()
 
     def put(self, zone: ObjectRef, source: str, pointers: tuple[Pointer, ...]) -> set[bytes]:
         """A record of a zone wants exactly these; returns the names of addresses for which that is news."""

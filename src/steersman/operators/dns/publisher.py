@@ -12,6 +12,7 @@ with it; the copy is then read again. Nothing here knows Kubernetes.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,8 @@ from msgspec.structs import replace
 from steersman.errors import DriverError
 from steersman.operators.dns.driver import Refused, Stale, ZoneFileAccess
 from steersman.operators.dns.messages import FULL, Change, changes_size
-from steersman.operators.dns.names import short_text
+from steersman.operators.dns.names import short_text, text_of
+from steersman.operators.dns.native import file_of
 from steersman.operators.dns.refusals import search
 from steersman.operators.dns.rrsets import CNAME, GENERATED, Key, Soa
 from steersman.operators.dns.serials import following, is_ahead, latest
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     from steersman.operators.dns.rrsets import RRset
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["Job", "Report", "publish", "remove"]
+__all__ = ["LISTED_IN", "Job", "Report", "publish", "remove"]
 
 TRIES: Final = 4  # to write a copy that keeps changing
 REFRESH: Final = 0.5  # seconds between two requests to a secondary to catch up
+LISTED_IN: Final = "still serves the zone, which is no longer listed in "
 AT_ONCE: Final = 50  # changes that were refused before and are tried again in one update
 WHOLE: Final = 6  # every so many looks a copy is read as a whole, whatever its serial says
 
@@ -103,13 +106,28 @@ async def remove(zone: bytes, servers: Sequence[Server], driver_of: Callable[[Se
 
     async def one(server: Server) -> None:
         try:
-            if not server.records_only:
+            if server.catalog:
+                await _unlisted(zone, server, driver_of(server), failed)
+            elif not server.records_only:
                 await driver_of(server).remove(zone)
         except DriverError as error:
             failed[server.title] = error.message
 
     await asyncio.gather(*(one(server) for server in servers))
     return failed
+
+
+async def _unlisted(zone: bytes, server: Server, driver: Driver, failed: dict[str, str]) -> None:
+    """A secondary with a catalog drops zones by itself, but for those it was given before it had one."""
+    if server.catalog == text_of(zone).removesuffix("."):
+        return  # that one is in its own configuration
+    found: tuple[Statement, ...] | None = None
+    with suppress(DriverError):  # named does not show what came from a catalog
+        found = await driver.configuration(zone)
+    if ("file", file_of(server, zone)) in (found or ()):
+        await driver.remove(zone)
+    elif await driver.soa(zone) is not None:
+        failed[server.title] = f"{LISTED_IN}{server.catalog}"
 
 
 class _Work:
@@ -420,7 +438,8 @@ class _Work:
     async def follow(self, server: Server, copy: Copy) -> None:
         """A secondary fetches by itself; see that it is told where, and that it does."""
         driver, zone, config = self.driver_of(server), self.book.draft.zone, self.configs[server.id]
-        if copy.config != config or self.job.look:
+        by_catalog = bool(server.catalog)  # its zones come from there, and the catalog from its own configuration
+        if not by_catalog and (copy.config != config or self.job.look):
             found = await driver.configuration(zone)
             if found is not None and found and zone_type(found) != "secondary":
                 await driver.remove(zone)
@@ -439,7 +458,11 @@ class _Work:
             # Notifications come first; but one that arrives during a refresh is forgotten when that refresh fails.
             if copy.behind > 1 and self.job.now - copy.refreshed >= REFRESH:
                 copy.refreshed = self.job.now
-                await driver.refresh(zone)
+                try:
+                    await driver.refresh(zone)
+                except DriverError:
+                    if not by_catalog:  # else it has not read the catalog yet
+                        raise
         else:
             copy.behind = 0
 

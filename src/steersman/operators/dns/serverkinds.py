@@ -115,6 +115,8 @@ class Bind9Config(Struct):
     listen_on_v6: Acl = None
     rndc_secret_ref: SecretRef | None = None
     bindcar_config: BindcarConfig | None = None
+    catalog_zone: Annotated[str, Pattern(r"^[A-Za-z0-9_.-]+$"), MaxLength(253)] | None = None
+    """The catalog zone (RFC 9432) that secondaries take their zones from; they have it in their own configuration."""
 
 
 class RndcKey(Struct):

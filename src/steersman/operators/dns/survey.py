@@ -16,6 +16,7 @@ from steersman.errors import DriverError, PlanError
 from steersman.kube.types.core import Secret
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.book import ZoneBook
+from steersman.operators.dns.catalogs import catalogs_of
 from steersman.operators.dns.checks import RRSIG, delegation_problems, parent_of, signature_problems
 from steersman.operators.dns.desk import Desk
 from steersman.operators.dns.names import name_of, owner_in, short_text
@@ -149,15 +150,18 @@ class Survey:
         own = own_contributions(
             zone, name, [one.address for one in servers if one.role == "primary" and not one.managed]
         )
-        book.load(zone, name, own, self._cache, self._directory_for(name))
+        book.load(zone, name, own, self._cache, self._directory_for(zone, name))
         return book, servers
 
-    def _directory_for(self, name: bytes) -> Directory:
-        """What the addresses of all zones point back to, if this zone is one that needs to know."""
-        if self._pointers is None and is_reverse(name):
+    def _directory_for(self, zone: DNSZone, name: bytes) -> Directory:
+        """What all zones want of others, if this zone is one that needs to know: a reverse zone or a catalog."""
+        if self._pointers is None and (is_reverse(name) or zone.spec.catalog):
             self._pointers = Directory()
             for other in self._cache[DNSZone]:
                 with suppress(PlanError):
+                    servers, _ = self.desk.servers(self.desk.choose(other, self._cache).instances, self._cache)
+                    listed = frozenset(catalogs_of(other, servers))
+                    self._pointers.catalogs.put(other.ref, zone_name(other), listed)
                     ZoneBook(other.ref).load(
                         other,
                         zone_name(other),

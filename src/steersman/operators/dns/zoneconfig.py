@@ -57,7 +57,7 @@ def secondary_config(server: Server, zone: bytes, primaries: Sequence[Server]) -
     config: list[Statement] = [
         ("type", "secondary"),
         ("file", file_of(server, zone)),
-        ("primaries", tuple((one.address, "port", str(one.dns_port), "key", key) for one in _ordered(primaries))),
+        ("primaries", tuple((address, "port", port, "key", key) for address, port in _sources(server, primaries))),
         ("allow-notify", (("key", key),)),
         ("allow-transfer", tuple(acl)),
         ("notify", "no"),
@@ -68,6 +68,13 @@ def secondary_config(server: Server, zone: bytes, primaries: Sequence[Server]) -
 def _sayable(server: Server, config: Iterable[Statement]) -> tuple[Statement, ...]:
     """A configuration as far as there is a way to tell the server."""
     return projected(config) if server.api_port else tuple(config)
+
+
+def _sources(server: Server, primaries: Sequence[Server]) -> list[tuple[str, str]]:
+    """Where a secondary fetches a zone: where its instance says, at the usual port, else at the zone's primaries."""
+    if server.primaries:
+        return [(address, "53") for address in server.primaries]
+    return [(one.address, str(one.dns_port)) for one in _ordered(primaries)]
 
 
 def _ordered(servers: Iterable[Server]) -> list[Server]:

@@ -152,6 +152,8 @@ class DNSZone(
         name_servers: Annotated[list[NameServer] | None, Atomic(), Schema(maxItems=64)] = None
         name_server_ips: dict[str, Ipv4] | None = None
         dnssec_policy: PolicyName | None = None
+        catalog: bool = False
+        """A catalog zone (RFC 9432): its members are the zones of the secondaries whose configuration names it."""
         ptr: bool = False
         """Whether addresses of its records get PTR records in their reverse zones, unless a record says otherwise."""
 

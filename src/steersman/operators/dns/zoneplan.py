@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from steersman.errors import FormatError, PlanError
+from steersman.operators.dns.catalogs import catalog_parts
 from steersman.operators.dns.compiler import ZONE
 from steersman.operators.dns.names import name_of, owner_in
 from steersman.operators.dns.rrsets import AAAA, NS, A, Contribution, Soa
@@ -77,5 +78,5 @@ def own_contributions(zone: DNSZone, name: bytes, addresses: Iterable[str] = ())
     if not glue and all(owner_in(host, name) is not None for host in servers):
         for address in addresses:
             add(name_of(zone.spec.soa_record.primary_ns), address)
-    parts = [Contribution(ZONE, (b"", NS), None, frozenset(servers))]
+    parts = [Contribution(ZONE, (b"", NS), None, frozenset(servers)), *catalog_parts(zone.spec.catalog)]
     return [*parts, *(Contribution(ZONE, key, None, frozenset(values)) for key, values in sorted(glue.items()))]

@@ -15,9 +15,10 @@ from steersman.errors import DriverError, PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import parse_time
 from steersman.operators.dns.book import zones_wanting
+from steersman.operators.dns.catalogs import catalogs_of
 from steersman.operators.dns.compiler import ZONE
 from steersman.operators.dns.pointers import asks, contributions_to, is_reverse, lets_in, named_in, pointers_of
-from steersman.operators.dns.publisher import Job, publish, remove
+from steersman.operators.dns.publisher import LISTED_IN, Job, publish, remove
 from steersman.operators.dns.recordkinds import AAAARecord, ARecord
 from steersman.operators.dns.rrsets import Key, contribution_of
 from steersman.operators.dns.selection import records_wanted, source_of, zone_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ZoneKeeper"]
 
+NOBODY: Final = frozenset({"NoInstances", "CrossNamespaceDenied", "DuplicateZone"})  # no server is to have the zone
 FIRST_WORDS: Final = 0.05  # seconds until a reverse zone asks again whether all zones have been looked at
 CATCH_UP: Final = 5.0  # seconds between two looks at a secondary that is behind, at most
 
@@ -67,8 +69,13 @@ class ZoneKeeper:
             servers, problems = desk.servers(choice.instances, ctx.cache)
             summary.instances, summary.methods = choice.instances, choice.methods
             summary.problems = {name: (error.reason, str(error)) for name, error in problems.items()}
+            known = zone.status is not None and bool(zone.status.serial)
+            if known:  # a secondary that hears of a zone before its primaries have it tries again much later
+                self._list(zone, servers, summary, ctx.cache)
             with desk.publishing():
                 await self._publish(ctx, zone, book, servers, summary)
+            if not known and summary.report is not None and not summary.report.errors:
+                self._list(zone, servers, summary, ctx.cache)
         except _TooEarly:
             return requeue(after=FIRST_WORDS)
         except PlanError as error:
@@ -78,6 +85,17 @@ class ZoneKeeper:
             book.outcome_ready = book.heard = True
         await self._retire(ctx, zone, summary)
         return await self._tell(ctx, zone, book, summary)
+
+    def _list(self, zone: DNSZone, servers: list[Server], summary: Summary, cache: Any) -> None:
+        """See to it that a zone is in the catalogs of its secondaries, and in no other."""
+        wanted = catalogs_of(zone, servers)
+        for (namespace, name), server in wanted.items():
+            rows = cache[DNSZone].by_index("dns-zone-name", name)
+            if not any(one.namespace == namespace and one.spec.catalog and not one.deleting for one in rows):
+                text = f"{namespace} has no DNSZone {name} with catalog: true"
+                summary.problems[str(server.instance)] = ("CatalogMissing", text)
+        news = self.desk.catalogs.put(zone.ref, zone_name(zone), frozenset(wanted))
+        self.desk.tell_catalogs(news, cache)
 
     def _check_choice(self, zone: DNSZone, choice: Choice, cache: Any) -> None:
         if not choice.instances:
@@ -217,14 +235,15 @@ class ZoneKeeper:
                         yield part.source, part.key
 
     def _unheard(self, zone: DNSZone, name: bytes, cache: Any) -> bool:
-        """Whether a zone whose addresses may point into this one has not been looked at by this process.
+        """Whether a zone that may have PTR records in this one has not been looked at by this process.
 
-        Publishing before that would take PTR records away that are wanted.
+        Publishing before that would take records away that are wanted: addresses point into reverse zones, and members
+        stand in catalogs.
         """
-        if not is_reverse(name):
+        if not is_reverse(name) and not zone.spec.catalog:
             return False
         for other in cache[DNSZone]:
-            if other.deleting or other.ref == zone.ref or not lets_in(zone, other.namespace):
+            if other.deleting or other.ref == zone.ref or not (zone.spec.catalog or lets_in(zone, other.namespace)):
                 continue
             book = self.desk.books.get(other.ref)
             if book is None or not book.heard:
@@ -234,6 +253,8 @@ class ZoneKeeper:
     def _point_all_the_same(self, zone: DNSZone, book: ZoneBook, reason: str, cache: Any) -> None:
         """A zone that cannot be published keeps the PTR records of its addresses, unless its name is not its own."""
         desk = self.desk
+        if reason in NOBODY:
+            desk.tell_catalogs(desk.catalogs.put(zone.ref, b"", frozenset()), cache)
         if reason == "DuplicateZone":
             self._unpoint(zone.ref, cache)
         elif not book.heard:
@@ -332,6 +353,7 @@ class ZoneKeeper:
         except PlanError:
             return done
         choice = desk.choose(zone, ctx.cache)
+        desk.tell_catalogs(desk.catalogs.put(zone.ref, name, frozenset()), ctx.cache)
         if self._holder(zone, choice, ctx.cache) is not None:
             return done  # never was ours
         served = {(row.namespace, row.name) for row in (zone.status.bind9_instances if zone.status else None) or ()}
@@ -348,6 +370,8 @@ class ZoneKeeper:
             began = parse_time(zone.metadata.deletion_timestamp or "").timestamp()
             grace = desk.options.deletion_grace.total_seconds()
             why = "; ".join(f"{server}: {text}" for server, text in sorted(failed.items()))
+            if all(text.startswith(LISTED_IN) for text in failed.values()) and ctx.clock.time() - began < grace:
+                return requeue(after=FIRST_WORDS * 5)  # a matter of a notification
             if ctx.clock.time() - began < grace:
                 ctx.log.warning("zone not removed yet", zone=zone.spec.zone_name, why=why)
                 return requeue(after=min(desk.options.not_ready.total_seconds(), max(0.5, grace / 20)))
@@ -361,6 +385,7 @@ class ZoneKeeper:
 
     def _forget(self, key: ObjectRef, cache: Any) -> None:
         self._unpoint(key, cache)
+        self.desk.tell_catalogs(self.desk.catalogs.put(key, b"", frozenset()), cache)
         book = self.desk.books.get(key)
         if book is not None:
             self.desk.books.close(key)
