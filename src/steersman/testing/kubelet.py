@@ -2,7 +2,8 @@
 
     async with ProcessKubelet(client, namespace, tmp_path) as kubelet:
         ...
-        await kubelet.crash("web-0")        # kill -9 of its containers; they are started again
+        kubelet.crash("web-0")              # kill -9 of its containers; they are started again
+        await kubelet.move("web-0")         # the same with another address
 
 It takes every pod of its namespace. ConfigMaps, Secrets, projected volumes, emptyDirs and claims become folders,
 mounted where the container wants them in a root of its own; ConfigMaps and Secrets are kept up to date as kubelets do
@@ -57,6 +58,7 @@ class _Run:
         self.began = format_time(SYSTEM_CLOCK.time())
         self.told: object = None
         self.ending: asyncio.Task[None] | None = None
+        self.moving = False
 
 
 class ProcessKubelet:
@@ -111,6 +113,17 @@ class ProcessKubelet:
         for child in self._run(pod).containers.values():
             child.kill()
 
+    async def move(self, pod: str) -> None:
+        """A pod loses its address: its containers and its network are made anew, and its volumes stay."""
+        run = self._run(pod)
+        run.moving = True
+        try:
+            await self._stop(run, grace=0.0)
+            run.holder, run.address = await self._network.join(f"{pod}-network")
+            self._note(f"{pod}: moved to {run.address}")
+        finally:
+            run.moving = False
+
     def _run(self, name: str) -> _Run:
         return next(run for run in self._runs.values() if run.pod.name == name)
 
@@ -159,6 +172,8 @@ class ProcessKubelet:
             except _Missing as missing:
                 self._note(f"{pod.name}: waits for {missing}")
                 return
+        if run.moving:
+            return
         run.pod = pod
         self._renew(run, sources)
         await self._tell(run)
@@ -286,7 +301,8 @@ class ProcessKubelet:
         contained = all(ready.values())
         open_ = contained and all(rows.get(gate) == "True" for gate in gates)
         facts = {"PodScheduled": True, "Initialized": True, "ContainersReady": contained, "Ready": open_}
-        told = (ready, facts, dict(run.restarts))
+        address = run.address
+        told = (address, ready, facts, dict(run.restarts))
         if told == run.told:
             return
         now = format_time(SYSTEM_CLOCK.time())
@@ -309,8 +325,8 @@ class ProcessKubelet:
         ]
         status: dict[str, Any] = {
             "phase": "Running",
-            "podIP": run.address,
-            "podIPs": [{"ip": run.address}],
+            "podIP": address,
+            "podIPs": [{"$patch": "replace"}, {"ip": address}],
             "startTime": run.began,
             "containerStatuses": containers,
             "conditions": conditions,
