@@ -4,7 +4,7 @@ Next to each, `nsupdate` makes the same updates on the same kind of server in th
 down as its commands beforehand, so it has only to send them; where zones are to be made, `rndc addzone` makes them one
 after the other first. Ours is the operator at work: the time is from the change in the API server that makes all
 records part of a zone, or from the first zone that is created, until the last of them is served; writing their statuses
-goes on afterwards and is counted as processor time.
+goes on afterwards and is counted as processor time. For one zone the best of three rounds counts, in turns for both.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from results import Results
 
 from steersman.kube.client import Client
 from steersman.kube.kubeconfig import load_config
+from steersman.operators.dns.recordkinds import ARecord
 from steersman.testing.named import Named
 from steersman.testing.zones import Site, install_crds, values
 
+ROUNDS = 3
 HEAD = {"apiVersion": "bindy.firestoned.io/v1beta1"}
 
 
@@ -119,26 +121,41 @@ def spent() -> float:
 
 
 async def one_zone(site: Site, theirs: Named, count: int) -> dict[str, Any]:
-    """Records that all become part of a zone by one change of it."""
-    await site.zone("big.test", recordsFrom=[{"selector": {"matchLabels": {"zone": "none"}}}])
-    await add_records(site, "big.test", range(count))
+    """Records that all become part of a zone by one change of it; the best of some rounds, for both."""
+    nothing = [{"selector": {"matchLabels": {"zone": "none"}}}]
+    chosen = [{"selector": {"matchLabels": {"zone": "all"}}}]
+    zones = [f"big{number}.test" for number in range(ROUNDS)]
+    for zone in zones:
+        await site.zone(zone, recordsFrom=nothing)
+    await add_records(site, "all", range(count))
+    ours, used, reference = [], [], []
     async with site.running() as manager:
-        await served(site, [("ns1.big.test", "192.0.2.53")])
+        for zone in zones:
+            await served(site, [(f"ns1.{zone}", "192.0.2.53")])
         await settled(manager, count)
-        cpu, began = spent(), time.perf_counter()
-        await site.zone("big.test")
-        await served(site, [(f"host-{count - 1}.big.test", address(count - 1)), ("host-0.big.test", address(0))])
-        seconds = time.perf_counter() - began
-        await settled(manager, 2 * count)
-        cpu = spent() - cpu
-    await add_zone(theirs, "big.test")
-    commands = ["zone big.test"]
-    for number in range(count):
-        commands.append(f"update add host-{number}.big.test 300 A {address(number)}")
-        if number % 1500 == 1499:
-            commands.append("send")
-    reference = await nsupdate(theirs, [*commands, "send"])
-    return {"seconds": seconds, "cpu": cpu, "nsupdate": reference}
+        for zone in zones:
+            cpu, began = spent(), time.perf_counter()
+            await site.zone(zone, recordsFrom=chosen)
+            await served(site, [(f"host-{count - 1}.{zone}", address(count - 1)), (f"host-0.{zone}", address(0))])
+            ours.append(time.perf_counter() - began)
+            await settled(manager, count)
+            used.append(spent() - cpu)
+            await add_zone(theirs, zone)
+            commands = [f"zone {zone}"]
+            for number in range(count):
+                commands.append(f"update add host-{number}.{zone} 300 A {address(number)}")
+                if number % 1500 == 1499:
+                    commands.append("send")
+            reference.append(await nsupdate(theirs, [*commands, "send"]))
+            await site.zone(zone, recordsFrom=nothing)
+            await gone(site, f"host-0.{zone}")
+            await settled(manager, count)
+    return {"seconds": min(ours), "cpu": min(used), "nsupdate": min(reference)}
+
+
+async def gone(site: Site, name: str) -> None:
+    while await values(site.primaries[0], name, "A"):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 async def many_zones(site: Site, theirs: Named, count: int) -> dict[str, Any]:
@@ -153,7 +170,7 @@ async def many_zones(site: Site, theirs: Named, count: int) -> dict[str, Any]:
             await asyncio.gather(*(site.zone(zone) for zone in zones[start : start + 50]))
         await served(site, [(f"host-9.{zone}", address(9)) for zone in reversed(zones)])
         seconds = time.perf_counter() - began
-        await settled(manager, count * 20)
+        await settled(manager, count * 10)
         cpu = spent() - cpu
     began = time.perf_counter()
     for zone in zones:
@@ -169,10 +186,13 @@ async def many_zones(site: Site, theirs: Named, count: int) -> dict[str, Any]:
 
 
 async def settled(manager: Any, count: int) -> None:
-    """Every record has its status."""
+    """Every record has its status: all were looked at, and for a while nobody has had anything to do."""
     engine = manager.engine("dns-arecords")
-    while len(engine.queue) or engine.queue.running or engine.tally.results["success"] < count:  # noqa: ASYNC110  # there is nothing to wait on
+    still = 0
+    while still < 10:
         await asyncio.sleep(0.05)
+        busy = len(engine.queue) or engine.queue.running or engine.tally.results["success"] < count
+        still = 0 if busy else still + 1
 
 
 async def one_change(site: Site, _theirs: Named, count: int) -> dict[str, Any]:
@@ -186,9 +206,8 @@ async def one_change(site: Site, _theirs: Named, count: int) -> dict[str, Any]:
         cpu = spent()
         for number in range(10):
             began = time.perf_counter()
-            await site.record(
-                "A", "big-0", zone="big.test", owner="host-0", ttl=300, ipv4Addresses=[address(99000 + number)]
-            )
+            spec = {"spec": {"ipv4Addresses": [address(99000 + number)]}}
+            await site.client.patch(ARecord, "big-0", spec, namespace="bench")
             await served(site, [("host-0.big.test", address(99000 + number))])
             times.append(time.perf_counter() - began)
         return {"seconds": sorted(times)[5], "cpu": (spent() - cpu) / 10, "nsupdate": 0.0}
@@ -226,16 +245,15 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             found[name] = asyncio.run(world(Path(folder), body, count))
         results.add(case=name, **found[name])
-    rows = list(found.values())
-    names = list(found)
+    names = [name for name, _, _ in cases]
     for place in (0, 2):
-        if len(rows) > place + 1:
-            results.bar(f"{names[place]}: times nsupdate", rows[place]["seconds"] / rows[place]["nsupdate"], 2.0)
-            results.bar(
-                f"{names[place + 1]}: growth when doubled", rows[place + 1]["seconds"] / rows[place]["seconds"] / 2, 1.3
-            )
-    if len(rows) == 6:
-        results.bar("one change: ten times the records", rows[5]["seconds"] / rows[4]["seconds"], 1.5)
+        once, twice = found.get(names[place]), found.get(names[place + 1])
+        if once and twice:
+            results.bar(f"{names[place]}: times nsupdate", once["seconds"] / once["nsupdate"], 2.0)
+            results.bar(f"{names[place + 1]}: growth when doubled", twice["seconds"] / once["seconds"] / 2, 1.3)
+    few, many = found.get(names[4]), found.get(names[5])
+    if few and many:
+        results.bar("one change: ten times the records", many["seconds"] / few["seconds"], 1.5)
     return results.finish()
 
 

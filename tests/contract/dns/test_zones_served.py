@@ -103,6 +103,11 @@ async def test_drift_is_repaired_reported_or_left_alone_as_the_zone_says(site):
         assert await values(one, "rogue.report.test", "A") == {"203.0.113.1"}
 
 
+async def _told(site, name, reason):
+    events = (await site.client.list(Event, namespace=site.namespace)).items
+    return (name, reason) in {(event.involved_object.name, event.reason) for event in events}
+
+
 async def _has(told, *rows):
     return set(rows) <= await told()
 
@@ -142,9 +147,10 @@ def _axfr(zone):
     return dns.message.make_query(zone, "AXFR")
 
 
-async def test_a_deleted_zone_is_gone_everywhere_and_one_that_nobody_can_remove_lets_go_after_its_grace(pair):
+async def test_a_deleted_zone_is_gone_everywhere_and_what_nobody_can_remove_lets_go_after_its_grace(pair):
     await pair.zone("example.org")
     await pair.zone("stuck.test")
+    await pair.record("A", "www", zone="stuck.test", ipv4Addresses=["192.0.2.1"])
     async with pair.running(deletion_grace=timedelta(seconds=3)):
         for zone in ("example.org", "stuck.test"):
             await eventually(lambda z=zone: pair.is_ready("DNSZone", z), timeout=120)
@@ -152,7 +158,11 @@ async def test_a_deleted_zone_is_gone_everywhere_and_one_that_nobody_can_remove_
         await eventually(lambda: pair.gone("DNSZone", "example.org"), timeout=120)
         for server in pair.servers:
             await eventually(lambda s=server: _refuses(s, "example.org"), timeout=120)
+        await eventually(lambda: pair.is_ready("A", "www"), timeout=120)
         await pair.primaries[1].kill()
+        await pair.delete("A", "www")
+        await eventually(lambda: pair.gone("A", "www"), timeout=120)
+        await eventually(lambda: _told(pair, "www", "RecordLeftBehind"), timeout=120)
         await pair.delete("DNSZone", "stuck.test")
         await eventually(lambda: pair.gone("DNSZone", "stuck.test"), timeout=120)
         await eventually(lambda: _refuses(pair.primaries[0], "stuck.test"), timeout=120)

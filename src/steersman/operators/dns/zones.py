@@ -76,8 +76,11 @@ class ZoneKeeper:
                 await self._publish(ctx, zone, book, servers, summary)
             if not known and summary.report is not None and not summary.report.errors:
                 self._list(zone, servers, summary, ctx.cache)
-        except _TooEarly:
-            return requeue(after=FIRST_WORDS)
+        except _TooEarly as early:
+            book.failures += 1
+            if not book.failures % 30:
+                ctx.log.warning("waiting for zones that were not looked at yet", zone=zone.name, zones=str(early))
+            return requeue(after=min(1.0, FIRST_WORDS * book.failures))
         except PlanError as error:
             summary.reason, summary.message = error.reason, str(error)
             book.problem = (error.reason, str(error))
@@ -143,8 +146,8 @@ class ZoneKeeper:
         with Snapshots(ctx.cache, user="dns zones") as fresh:
             desk.tell_reverse(book.load(zone, name, own, fresh, desk.directory), fresh)
             leaving = self._leaving(zone, book, fresh) if not book.outcome_ready else []
-            if not book.outcome_ready and self._unheard(zone, name, fresh):
-                raise _TooEarly
+            if not book.outcome_ready and (unheard := self._unheard(zone, name, fresh)):
+                raise _TooEarly(", ".join(unheard[:5]))
         if (b"", 2) not in book.draft.rrsets:
             held = next(iter(book.draft.held.get((b"", 2), {}).values()), None)
             raise PlanError(
@@ -234,21 +237,22 @@ class ZoneKeeper:
                     for part in contributions_to(zone, book.draft.zone, origin, pointers, named_in(cache)):
                         yield part.source, part.key
 
-    def _unheard(self, zone: DNSZone, name: bytes, cache: Any) -> bool:
-        """Whether a zone that may have PTR records in this one has not been looked at by this process.
+    def _unheard(self, zone: DNSZone, name: bytes, cache: Any) -> list[str]:
+        """The zones that may have PTR records in this one and have not been looked at by this process.
 
         Publishing before that would take records away that are wanted: addresses point into reverse zones, and members
         stand in catalogs.
         """
+        found: list[str] = []
         if not is_reverse(name) and not zone.spec.catalog:
-            return False
+            return found
         for other in cache[DNSZone]:
             if other.deleting or other.ref == zone.ref or not (zone.spec.catalog or lets_in(zone, other.namespace)):
                 continue
             book = self.desk.books.get(other.ref)
             if book is None or not book.heard:
-                return True
-        return False
+                found.append(str(other.ref))
+        return found
 
     def _point_all_the_same(self, zone: DNSZone, book: ZoneBook, reason: str, cache: Any) -> None:
         """A zone that cannot be published keeps the PTR records of its addresses, unless its name is not its own."""
