@@ -1,4 +1,4 @@
-"""What other reload controllers leave on a Deployment, for tests that take over from them and go back.
+"""What other reload controllers leave on a workload, for tests that take over from them and go back.
 
 original = FromReloader(namespace)
 await put_source(client, namespace, "a")
@@ -25,9 +25,10 @@ TIMES = {"shipshape.io/restartedAt", "com.xing.deployment-restart.timestamp"}
 
 
 class Original:
-    """What one program leaves on a Deployment that uses ConfigMap `app` with `{mode: VALUE}`."""
+    """What one program leaves on a workload that uses ConfigMap `app` with `{mode: VALUE}`."""
 
     dialect: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = ("Deployment", "StatefulSet", "DaemonSet")  # that it restarts
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -52,6 +53,7 @@ class FromShipshape(Original):
     """By labels; hashes on the template."""
 
     dialect = "shipshape"
+    kinds = ("Deployment",)
 
     def template(self, value: str) -> dict[str, str]:
         hashed = ShipshapeHash()(CM, {"mode": value}, None)
@@ -62,6 +64,7 @@ class FromXing(Original):
     """By annotation; checksums on the workload."""
 
     dialect = "xing"
+    kinds = ("Deployment", "StatefulSet")
 
     def metadata(self, value: str) -> dict[str, str]:
         checksums = {f"configmap/{self.namespace}/app": XingHash()(CM, {"mode": value}, None)}
@@ -108,8 +111,9 @@ async def put_source(client: Client, namespace: str, value: str) -> None:
     await client.apply(body, field_manager="test", force=True)
 
 
-async def put_workload(client: Client, original: Original, value: str) -> None:
-    """A Deployment whose pods the original started with this value."""
+async def put_workload(client: Client, original: Original, value: str, kind: str = "Deployment") -> None:
+    """A workload `web` whose pods the original started with this value."""
+    labels = {"app": "web", "kind": kind.lower()}
     container: dict[str, Any] = {
         "name": "main",
         "image": "web:1",
@@ -117,19 +121,23 @@ async def put_workload(client: Client, original: Original, value: str) -> None:
         "envFrom": [{"configMapRef": {"name": "app"}}],
     }
     template: dict[str, Any] = {
-        "metadata": {"labels": {"app": "web"}, "annotations": {"own": "1", **original.template(value)}},
+        "metadata": {"labels": labels, "annotations": {"own": "1", **original.template(value)}},
         "spec": {"containers": [{"name": "side", "image": "side:1"}, container]},
     }
     await client.create(
         {
             "apiVersion": "apps/v1",
-            "kind": "Deployment",
+            "kind": kind,
             "metadata": {
                 "name": "web",
                 "namespace": original.namespace,
                 "labels": LABELS,
                 "annotations": {"own": "1", **original.metadata(value)},
             },
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": template,
+                **({"serviceName": "web"} if kind == "StatefulSet" else {}),
+            },
         }
     )
