@@ -25,15 +25,15 @@ from steersman.operators.reload.types import (
 from steersman.testing import RequestLog, eventually, running
 from steersman.testing.originals import ORIGINALS, TIMES, put_source, put_workload
 
-DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")
+CASES = [pytest.param(one, kind, id=f"{one.dialect} {kind}") for one in ORIGINALS for kind in one.kinds]
 
 
-def operators(original):
+def operators(original, kind="Deployment"):
     scope = Scope(namespace=original.namespace, selector=Selector.parse("app=web"))
     options = Options(
         window=Window(quiet=timedelta(0), limit=timedelta(0)),
         budget=Budget(restarts=0),
-        kinds=(KindConfig(kind="Deployment"),),
+        kinds=(KindConfig(kind=kind),),
         namespaces=frozenset({original.namespace}),
         dialects=(original.dialect,),
         scopes=(scope,) if original.dialect == "shipshape" else (),
@@ -41,8 +41,9 @@ def operators(original):
     return controllers(options, dialects=dialects_for(options), registry=CollectorRegistry())
 
 
-async def found(client, namespace):
-    return await client.get(DEPLOYMENT, "web", namespace=namespace)
+async def found(client, namespace, kind="Deployment"):
+    target = Kind(group="apps", version="v1", kind=kind, plural=f"{kind.lower()}s")
+    return await client.get(target, "web", namespace=namespace)
 
 
 def template_marks(obj):
@@ -54,33 +55,33 @@ def restarts(obj):
     return len(read_state(obj["metadata"]["annotations"][APPLIED]).applied.restarts)
 
 
-async def is_seeded(client, namespace):
+async def is_seeded(client, namespace, kind):
     async def seeded():
-        return APPLIED in (await found(client, namespace))["metadata"]["annotations"]
+        return APPLIED in (await found(client, namespace, kind))["metadata"]["annotations"]
 
     await eventually(seeded, "it is seeded")
 
 
-@pytest.mark.parametrize("program", ORIGINALS, ids=lambda one: one.dialect)
-async def test_nothing_restarts_at_rest_and_a_change_restarts_once(client, cluster, namespace, program):
+@pytest.mark.parametrize(("program", "kind"), CASES)
+async def test_nothing_restarts_at_rest_and_a_change_restarts_once(client, cluster, namespace, program, kind):
     original = program(namespace)
     await put_source(client, namespace, "a")
-    await put_workload(client, original, "a")
-    before = await found(client, namespace)
-    async with running(client, *operators(original)):
-        await is_seeded(client, namespace)
-        at_rest = await found(client, namespace)
+    await put_workload(client, original, "a", kind)
+    before = await found(client, namespace, kind)
+    async with running(client, *operators(original, kind)):
+        await is_seeded(client, namespace, kind)
+        at_rest = await found(client, namespace, kind)
         assert at_rest["spec"] == before["spec"]
         assert {**at_rest["metadata"]["annotations"], APPLIED: ""} == {**before["metadata"]["annotations"], APPLIED: ""}
         with RequestLog(client) as log:
             await put_source(client, namespace, "b")
 
             async def restarted():
-                return RESTARTED_FOR in template_marks(await found(client, namespace))
+                return RESTARTED_FOR in template_marks(await found(client, namespace, kind))
 
             await eventually(restarted, "it is restarted")
-        assert len([one for one in log.requests if one.startswith("PATCH ") and "/deployments/" in one]) == 1
-    after = await found(client, namespace)
+        assert len([one for one in log.requests if one.startswith("PATCH ") and f"/{kind.lower()}s/" in one]) == 1
+    after = await found(client, namespace, kind)
     assert restarts(after) == 1
     marks = template_marks(after)
     wanted = original.template("b")

@@ -1,4 +1,4 @@
-"""What other reload controllers leave on a Deployment, for tests that take over from them and go back.
+"""What other reload controllers leave on a workload, for tests that take over from them and go back.
 
 original = FromReloader(namespace)
 await put_source(client, namespace, "a")
@@ -30,9 +30,10 @@ TIMES = {  # marks that say when, and not what: with every restart another
 
 
 class Original:
-    """What one program leaves on a Deployment that uses ConfigMap `app` with `{mode: VALUE}`."""
+    """What one program leaves on a workload that uses ConfigMap `app` with `{mode: VALUE}`."""
 
     dialect: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = ("Deployment", "StatefulSet", "DaemonSet")  # that it restarts
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -57,6 +58,7 @@ class FromShipshape(Original):
     """By labels; hashes on the template."""
 
     dialect = "shipshape"
+    kinds = ("Deployment",)
 
     def template(self, value: str) -> dict[str, str]:
         hashed = ShipshapeHash()(CM, {"mode": value}, None)
@@ -67,6 +69,7 @@ class FromXing(Original):
     """By annotation; checksums on the workload."""
 
     dialect = "xing"
+    kinds = ("Deployment", "StatefulSet")
 
     def metadata(self, value: str) -> dict[str, str]:
         checksums = {f"configmap/{self.namespace}/app": XingHash()(CM, {"mode": value}, None)}
@@ -113,14 +116,14 @@ async def put_source(client: Client, namespace: str, value: str) -> None:
     await client.apply(body, field_manager="test", force=True)
 
 
-async def put_workload(client: Client, original: Original, value: str) -> None:
-    """A Deployment whose pods the original started with this value."""
-    await client.create(_workload(original, value))
+async def put_workload(client: Client, original: Original, value: str, kind: str = "Deployment") -> None:
+    """A workload `web` whose pods the original started with this value."""
+    await client.create(_workload(original, value, kind))
 
 
 async def restart_workload(client: Client, original: Original, value: str) -> None:
     """What the original does to that Deployment when the value changed to this one."""
-    body = _workload(original, value)
+    body = _workload(original, value, "Deployment")
     marks = body["spec"]["template"]["metadata"]["annotations"]
     marks |= {name: later for name, later in TIMES.items() if name in marks}
     change = {
@@ -130,7 +133,8 @@ async def restart_workload(client: Client, original: Original, value: str) -> No
     await client.patch(Deployment, "web", change, namespace=original.namespace)
 
 
-def _workload(original: Original, value: str) -> dict[str, Any]:
+def _workload(original: Original, value: str, kind: str) -> dict[str, Any]:
+    labels = {"app": "web", "kind": kind.lower()}
     container: dict[str, Any] = {
         "name": "main",
         "image": "web:1",
@@ -138,7 +142,7 @@ def _workload(original: Original, value: str) -> dict[str, Any]:
         "envFrom": [{"configMapRef": {"name": "app"}}],
     }
     template: dict[str, Any] = {
-        "metadata": {"labels": {"app": "web"}, "annotations": {"own": "1", **original.template(value)}},
+        "metadata": {"labels": labels, "annotations": {"own": "1", **original.template(value)}},
         "spec": {"containers": [{"name": "side", "image": "side:1"}, container]},
     }
     meta = {
@@ -147,5 +151,9 @@ def _workload(original: Original, value: str) -> dict[str, Any]:
         "labels": LABELS,
         "annotations": {"own": "1", **original.metadata(value)},
     }
-    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": template,
+        **({"serviceName": "web"} if kind == "StatefulSet" else {}),
+    }
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": spec}
