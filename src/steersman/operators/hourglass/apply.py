@@ -29,12 +29,14 @@ __all__ = [
     "REFUSED",
     "Taken",
     "apply_child",
+    "controls",
     "create_pod",
     "drained",
     "is_ours",
     "mark_pod",
     "remove_child",
     "slow_delay",
+    "take_along",
 ]
 
 REFUSED: Final = (Invalid, Forbidden, BadRequest)  # trying again soon is of no use
@@ -83,6 +85,27 @@ async def remove_child(ctx: Context, owner: Resource, view: type[Resource], name
         except Conflict:
             return False  # another object has this name by now
     return ctx.cache[view].get(live.ref) is not None
+
+
+def controls(owner: Resource, live: Resource) -> bool:
+    """Whether `live` belongs to `owner` and to nobody else."""
+    return live.controller is not None and live.controller.uid == owner.metadata.uid
+
+
+async def take_along(ctx: Context, owner: Resource, child: Any, **how: Any) -> bool:
+    """Remove a child of an owner that goes; returns whether it is still there.
+
+    Only what the owner controls, as it was seen: whoever deletes the owner with its children left behind has the
+    garbage collector cut them loose first, and by the time of our look nothing but that may tell of their wish.
+    """
+    if child is None or not controls(owner, child):
+        return False
+    if not child.deleting:
+        try:
+            await ctx.delete(child, unchanged=True, **how)
+        except Conflict:
+            return True  # it changed since we looked, so we will look again
+    return ctx.cache[type(child)].get(child.ref) is not None
 
 
 async def create_pod(ctx: Context, owner: Resource, template: PodTemplate, name: str, label: str) -> Pod | None:
