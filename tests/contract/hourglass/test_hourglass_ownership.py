@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from steersman.kube.errors import NotFound
+from steersman.kube.errors import Conflict, NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.types import ConfigMap, Deployment, Pod, Secret, Service, ServiceAccount
 from steersman.kube.types.rbac import Role, RoleBinding
+from steersman.operators.hourglass.apply import may_adopt
 from steersman.operators.hourglass.types import EXECUTOR_FINALIZER, StoredExecutor, StoredPerformer
 from steersman.testing import eventually
 from steersman.testing.hourglassing import executor, performer, ready_performer, settle_pod
@@ -182,3 +184,19 @@ async def test_children_that_were_to_be_left_behind_stay_although_nobody_looked_
     assert {kind: meta.uid for kind, meta in after.items()} == before
     assert not any(meta.deletion_timestamp for meta in after.values())
     assert await client.get(ServiceAccount, "hourglass-executor", namespace=namespace)  # its pods run on
+
+
+async def test_a_resource_that_is_being_deleted_adopts_nothing(client, namespace, hourglass):
+    """An operator may see children cut loose before it sees why."""
+    body = performer("p", namespace)
+    body["metadata"]["finalizers"] = ["example.org/hold"]
+    await client.create(body)
+    known = await client.get(StoredPerformer, "p", namespace=namespace)
+    ctx = SimpleNamespace(client=client)
+    await may_adopt(ctx, known)
+    await client.delete(StoredPerformer, "p", namespace=namespace, propagation="Orphan")
+    with pytest.raises(Conflict):
+        await may_adopt(ctx, known)
+    await client.patch(StoredPerformer, "p", {"metadata": {"finalizers": None}}, namespace=namespace)
+    with pytest.raises(Conflict):
+        await may_adopt(ctx, known)
