@@ -145,13 +145,21 @@ class ClusterContext:
         return True
 
     async def delete(
-        self, target: type[Resource] | Kind | Object, ref: ObjectRef | None = None, *, propagation: str | None = None
+        self,
+        target: type[Resource] | Kind | Object,
+        ref: ObjectRef | None = None,
+        *,
+        propagation: str | None = None,
+        unchanged: bool = False,
     ) -> bool:
         """Delete an object, given itself or by kind and name; returns False when it is gone already.
 
-        An object that was read is deleted only if it still is the same one: a new one of that name is left alone.
+        An object that was read is deleted only if it still is the same one: a new one of that name is left alone. With
+        `unchanged` it must also be as it was read; Conflict when it is not.
         """
+        revision = ""
         if isinstance(target, (Resource, dict)):
+            revision = revision_of(target) if unchanged else ""
             target, ref, uid = self._target_of(target), ref_of(target), uid_of(target)
         else:
             if ref is None:
@@ -164,6 +172,7 @@ class ClusterContext:
                 ref.name,
                 namespace=ref.namespace or None,
                 uid=uid or None,
+                resource_version=revision or None,
                 propagation=propagation,
                 dry_run=self._cluster.dry_run,
             )

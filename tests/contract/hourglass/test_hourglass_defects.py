@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 import pytest
 import yaml
 
 from steersman.crd import crd_manifest
-from steersman.kube.errors import Invalid, NotFound
-from steersman.kube.objects import ObjectMeta
+from steersman.kube.errors import Invalid
 from steersman.kube.resources import Kind
 from steersman.kube.types import ConfigMap, Deployment, Event, Pod, Secret, Service, ServiceAccount
-from steersman.kube.types.rbac import Role, RoleBinding
 from steersman.operators.hourglass.pod import avs_label, ordered_environment
 from steersman.operators.hourglass.settings import HardwareMap, Offer
 from steersman.operators.hourglass.types import (
@@ -437,125 +433,3 @@ async def test_a_marked_pod_is_not_marked_again(client, namespace, hourglass):
         before.metadata.uid,
         before.annotations[TEMPLATE_HASH],
     )
-
-
-async def test_a_role_of_somebody_else_stays_as_it_is(client, namespace, hourglass):
-    role = Role(metadata=ObjectMeta(name="hourglass-executor", namespace=namespace), rules=[])
-    before = await client.create(role, field_manager="somebody")
-    async with hourglass():
-        await client.create(executor("e", namespace))
-        await eventually(lambda: client.get(ServiceAccount, "hourglass-executor", namespace=namespace), timeout=60)
-        await eventually(lambda: client.get(Deployment, "e", namespace=namespace), timeout=60)
-    assert await client.get(Role, "hourglass-executor", namespace=namespace) == before
-
-
-async def test_the_shared_account_goes_with_its_last_executor(client, namespace, hourglass):
-    kinds = (ServiceAccount, Role, RoleBinding)
-
-    async def there(kind):
-        try:
-            await client.get(kind, "hourglass-executor", namespace=namespace)
-        except NotFound:
-            return False
-        return True
-
-    async def removed(name):
-        for deployment in (await client.list(Deployment, namespace=namespace)).items:
-            if deployment.name == name and deployment.deleting:  # where nobody collects garbage
-                body = {"metadata": {"finalizers": None}}
-                await client.patch(Deployment, name, body, namespace=namespace)
-        return name not in {one.name for one in (await client.list(StoredExecutor, namespace=namespace)).items}
-
-    async with hourglass():
-        for name in ("one", "two"):
-            await client.create(executor(name, namespace))
-            await eventually(lambda name=name: client.get(Deployment, name, namespace=namespace), timeout=60)
-        await client.create(performer("p", namespace, config={"serviceAccountName": "hourglass-executor"}))
-        await client.delete(StoredExecutor, "one", namespace=namespace)
-        await eventually(lambda: removed("one"), "the first is gone", timeout=60)
-        assert [await there(kind) for kind in kinds] == [True] * 3
-        await client.patch(StoredPerformer, "p", {"spec": {"config": None}}, namespace=namespace)
-        await eventually(lambda: _observed(client, namespace), timeout=60)
-        await client.delete(StoredExecutor, "two", namespace=namespace)
-        await eventually(lambda: removed("two"), "the second is gone", timeout=60)
-        assert [await there(kind) for kind in kinds] == [False] * 3
-
-
-async def test_an_account_that_somebody_else_made_outlives_every_executor(client, namespace, hourglass):
-    meta = ObjectMeta(name="hourglass-executor", namespace=namespace)
-    before = await client.create(ServiceAccount(metadata=meta), field_manager="somebody")
-    async with hourglass():
-        await client.create(executor("e", namespace))
-        await eventually(lambda: client.get(Deployment, "e", namespace=namespace), timeout=60)
-        other = {"spec": {"serviceAccountName": "another"}}
-        await client.patch(StoredExecutor, "e", other, namespace=namespace)
-
-        async def moved():
-            found = await client.get(Deployment, "e", namespace=namespace)
-            return found.spec.template.spec.service_account_name == "another" and found
-
-        found = await eventually(moved, timeout=60)
-        assert await client.get(Role, "hourglass-executor", namespace=namespace)  # pods that go may still need it
-        counts = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}
-        settled = {"status": counts | {"observedGeneration": found.metadata.generation}}
-        await client.patch(Deployment, "e", settled, namespace=namespace, subresource="status")
-
-        async def left():
-            return not [one for one in (await client.list(Role, namespace=namespace)).items if "hourglass" in one.name]
-
-        await eventually(left, "the Role of ours goes with its last user", timeout=60)
-    after = await client.get(ServiceAccount, "hourglass-executor", namespace=namespace)
-    assert after.metadata.uid == before.metadata.uid
-
-
-async def test_a_replica_and_a_performer_that_is_named_like_one_do_not_meet(client, namespace, hourglass):
-    async with hourglass():
-        await client.create(performer("x", namespace, replicas=2))
-        await client.create(performer("x-1", namespace))
-
-        async def three():
-            return {pod.name: pod.labels["hourglass.eigenlayer.io/performer"] for pod in await _pods(client, namespace)}
-
-        async def made():
-            return len(await three()) == 3
-
-        await eventually(made, "all pods are there", timeout=60)
-        owners = await three()
-        assert (owners["performer-x"], owners["performer-x-1"]) == ("x", "x-1")
-        for name in owners:
-            await settle_pod(client, name, namespace)
-        for name in ("x", "x-1"):
-            await ready_performer(client, name, namespace)
-
-
-async def _pods(client, namespace):
-    return (await client.list(Pod, namespace=namespace)).items
-
-
-async def test_drift_is_repaired_by_its_event_and_by_no_timer(client, namespace, hourglass, clock):
-    """Time stands still for the operator: what it does now, an event made it do."""
-    async with hourglass():
-        await start(client, namespace)
-        await client.create(executor("e", namespace))
-        await eventually(lambda: client.get(Deployment, "e", namespace=namespace), timeout=60)
-    selector = {"hourglass.eigenlayer.io/performer": "p"}
-    async with hourglass(clock=clock):
-        began, stopped = time.perf_counter(), clock.monotonic()
-        await client.patch(Service, "performer-p", {"spec": {"selector": {"wrong": "pods"}}}, namespace=namespace)
-
-        async def selects():
-            return (await client.get(Service, "performer-p", namespace=namespace)).spec.selector == selector
-
-        await eventually(selects, "an edited Service is put right", timeout=60)
-        print(f"edit repaired after {time.perf_counter() - began:.3f} s")  # noqa: T201  # a report, not a verdict
-        await client.delete(Service, "performer-p", namespace=namespace)
-        await eventually(selects, "a deleted Service comes back", timeout=60)
-        await client.patch(Deployment, "e", {"spec": {"replicas": 7}}, namespace=namespace)
-
-        async def scaled():
-            return (await client.get(Deployment, "e", namespace=namespace)).spec.replicas == 1
-
-        await eventually(scaled, "an edited Deployment is put right", timeout=60)
-        await client.delete(ConfigMap, "e-config", namespace=namespace)
-        await eventually(lambda: client.get(ConfigMap, "e-config", namespace=namespace), timeout=60)
-        assert clock.monotonic() == stopped

@@ -133,6 +133,7 @@ async def test_bad_input_of_every_kind_is_told_once_and_disturbs_nobody(cluster,
 
 @pytest.mark.timeout(300)
 async def test_a_list_that_fails_is_not_zero_services(embedded, client, namespace):
+    """Also when it fails at the start, which ended the seed's loop for good."""
     section = ToolsetSection(namespace=namespace, namespaces=[namespace], health_check=HealthConfig(enabled=False))
     await client.create(service("loki", namespace=namespace, labels={"app": "loki"}, ports=[3100]))
 

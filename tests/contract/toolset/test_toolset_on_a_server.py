@@ -3,102 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 
-from steersman.kube.errors import NotFound
-from steersman.kube.objects import ObjectMeta
 from steersman.kube.patches import PatchType
-from steersman.kube.types import ConfigMap, Event, Service
+from steersman.kube.types import ConfigMap
 from steersman.kube.types.discovery import EndpointSlice
-from steersman.operators.toolset.joining import join_files
-from steersman.operators.toolset.objects import TargetMap, target_look
-from steersman.operators.toolset.types import BACKUP_SUFFIX, Credential, ExtraKeys, HealthConfig, ToolsetSection
+from steersman.operators.toolset.objects import TargetMap
+from steersman.operators.toolset.types import Credential, ExtraKeys
 from steersman.testing import eventually
-from steersman.testing.states import every_state
-from steersman.testing.toolsetting import keeping, service
 
 NAME = "kubernaut-toolset-config"
-UNPROBED = HealthConfig(enabled=False, empty_after="0s")
 PROMETHEUS = {"labels": {"app": "prometheus"}, "ports": [("web", 9090)]}
 OVERRIDES = "# mine\nprometheus:\n  url:   http://elsewhere.example:9090\n"
-
-
-class Site:
-    """A namespace with a target in it, and an operator that can be started and stopped."""
-
-    def __init__(self, client, namespace):
-        self.client = client
-        self.namespace = namespace
-        self.registry = CollectorRegistry()
-
-    @asynccontextmanager
-    async def running(self, **section):
-        self.registry = CollectorRegistry()
-        options = {
-            "namespace": self.namespace,
-            "namespaces": [self.namespace],
-            "health_check": UNPROBED,
-            **section,
-        }
-        async with keeping(self.client, ToolsetSection(**options), registry=self.registry) as manager:
-            yield manager
-
-    async def add(self, name, **options):
-        return await self.client.create(service(name, namespace=self.namespace, **options))
-
-    async def remove(self, name):
-        await self.client.delete(Service, name, namespace=self.namespace)
-
-    async def target(self, name=NAME):
-        return target_look(await self.client.get(TargetMap, name, namespace=self.namespace))
-
-    async def data(self, name=NAME):
-        return (await self.target(name)).data or {}
-
-    async def has(self, *keys, without=(), name=NAME):
-        async def fact():
-            data = await self.data(name)
-            return data if {*keys} <= data.keys() and not {*without} & data.keys() else None
-
-        return await eventually(fact, f"{keys} are there and {without} are not", timeout=90)
-
-    async def patch(self, patch, name=NAME, manager="somebody"):
-        await self.client.patch(ConfigMap, name, patch, namespace=self.namespace, field_manager=manager)
-
-    async def events(self):
-        return {one.reason for one in (await self.client.list(Event, namespace=self.namespace)).items}
-
-    async def told(self, reason):
-        async def fact():
-            return reason in await self.events()
-
-        await eventually(fact, f"an Event {reason}", timeout=90)
-
-    def count(self, name, **labels):
-        return self.registry.get_sample_value(name, labels) or 0
-
-    async def is_gone(self, name):
-        try:
-            await self.target(name)
-        except NotFound:
-            return True
-        return False
-
-    async def counted(self, name, **labels):
-        """Counters move after the write they count."""
-        await eventually(lambda: self.count(name, **labels) >= 1, f"{name} {labels} is counted", timeout=90)
-
-    def host(self, name, port=9090):
-        return f"http://{name}.{self.namespace}.svc.cluster.local:{port}"
-
-
-@pytest.fixture
-def site(cluster, client, namespace):
-    return Site(client, namespace)
 
 
 async def test_services_come_and_go_and_the_configmap_follows(site):
@@ -172,6 +90,21 @@ async def test_a_deleted_configmap_comes_back_with_its_overrides(site):
         assert after.data["overrides.yaml"] == OVERRIDES
         await site.told("OverridesRestored")
         await site.counted("toolset_configmap_reconcile_total", operation="update", status="success")
+
+
+async def test_bytes_that_somebody_put_there_come_back_too(site):
+    async with site.running():
+        await site.has("kubernetes-toolset.yaml")
+        await site.patch({"binaryData": {"logo.png": "AAEC"}})
+        before = await site.target()
+        await site.client.delete(ConfigMap, NAME, namespace=site.namespace)
+
+        async def back():
+            after = await site.target()
+            return after.metadata.uid != before.metadata.uid and (after.binary_data or {}).get("logo.png") == "AAEC"
+
+        await eventually(back, timeout=90)
+        await site.has("kubernetes-toolset.yaml")
 
 
 async def test_overrides_survive_a_deletion_that_nobody_watched(site):
@@ -320,113 +253,6 @@ async def test_endpoints_decide_without_a_request_to_the_service(site):
                 await site.has("prometheus-toolset.yaml")
             else:
                 await site.has("kubernetes-toolset.yaml", without=["prometheus-toolset.yaml"])
-
-
-async def test_a_configmap_splits_grows_and_joins_again_and_no_key_is_ever_missing(site):
-    names = [f"prometheus-{number}" for number in range(8)]
-    for name in names[:2]:
-        await site.add(name, **PROMETHEUS)
-
-    def keys_of(state):
-        found = {key for one in state.values() for key in one.data or ()}
-        return {key for key in found if key.startswith("prometheus-") and key.endswith("-toolset.yaml")}
-
-    async def until(passing, count, *, split):
-        """Read states until there are so many toolsets; meanwhile those of services that stay are in all of them."""
-        async for everything in passing:
-            ours = {NAME, *(f"{NAME}-{number}" for number in range(1, 10))}
-            state = {name: one for name, one in everything.items() if name in ours}
-            keys, base = keys_of(state), state[NAME]
-            assert stay <= keys, stay - keys
-            parts = yaml.safe_load(base.data["index.yaml"])["parts"] if "index.yaml" in base.data else []
-            for part in parts:
-                assert {*part["keys"]} <= (state[f"{NAME}-{part['part']}"].data or {}).keys()
-            if len(keys) == count and bool(parts) == split and len(state) == 1 + len(parts):
-                return [base, *(state[f"{NAME}-{part['part']}"] for part in parts)]
-        raise AssertionError("the watch ended")
-
-    async with site.running(max_bytes=3000):
-        stay = {*await site.has("prometheus-toolset.yaml")} - {"kubernetes-toolset.yaml", "custom_toolset.yaml"}
-        assert len(stay) == 2
-        async with every_state(site.client, ConfigMap, namespace=site.namespace) as passing:
-            for name in names[2:]:
-                await site.add(name, **PROMETHEUS)
-            files = [one.data["custom_toolset.yaml"] for one in await until(passing, 8, split=True)]
-            joined = yaml.safe_load(join_files(files))
-            assert len(joined["toolsets"]["prometheus/metrics"]["config"]["instances"]) == 8
-            await site.told("Split")
-            for name in names[1:]:
-                await site.remove(name)
-            stay = {"prometheus-toolset.yaml"}
-            await until(passing, 1, split=False)
-
-
-async def test_configmaps_that_only_have_the_names_of_a_part_and_a_copy_stay_as_they_are(site):
-    names = [f"{NAME}-1", f"{NAME}{BACKUP_SUFFIX}"]
-    for name in names:
-        meta = ObjectMeta(name=name, namespace=site.namespace)
-        await site.client.create(ConfigMap(metadata=meta, data={"mine": "1"}), field_manager="somebody")
-    before = [await site.target(name) for name in names]
-    async with site.running():
-        await site.has("kubernetes-toolset.yaml")
-        await site.told("NameTaken")
-    assert [await site.target(name) for name in names] == before
-
-
-async def test_a_name_that_somebody_takes_before_a_part_needs_it_is_left_to_them(site):
-    names = [f"prometheus-{number}" for number in range(8)]
-    for name in names[:2]:
-        await site.add(name, **PROMETHEUS)
-    async with site.running(max_bytes=3000):
-        await site.has("prometheus-toolset.yaml")  # it has looked for parts, and found none
-        meta = ObjectMeta(name=f"{NAME}-1", namespace=site.namespace)
-        await site.client.create(ConfigMap(metadata=meta, data={"mine": "1"}), field_manager="somebody")
-        before = await site.target(f"{NAME}-1")
-        for name in names[2:]:
-            await site.add(name, **PROMETHEUS)
-
-        async def complete():
-            parts = [one["part"] for one in yaml.safe_load((await site.data())["index.yaml"])["parts"]]
-            keys = {key for part in parts for key in await site.data(f"{NAME}-{part}")}
-            assert len([key for key in keys if key.startswith("prometheus-")]) == 8, keys
-            return parts
-
-        async def split():
-            return "index.yaml" in await site.data() and await complete()
-
-        parts = await eventually(split, "all of them are in other parts", timeout=90)
-        assert 1 not in parts
-        await site.told("NameTaken")
-    async with site.running(max_bytes=3000):  # a new process finds its parts behind the foreign one
-        await site.counted("toolset_configmap_reconcile_total", operation="noop", status="success")
-        for name in names[1:]:
-            await site.remove(name)
-        for part in parts:
-            await eventually(lambda part=part: site.is_gone(f"{NAME}-{part}"), "the part is gone", timeout=90)
-    assert await site.target(f"{NAME}-1") == before
-
-
-async def test_names_and_keys_of_the_greatest_length_work(site):
-    longest = "n" * (253 - len(BACKUP_SUFFIX))
-    asked = {"toolset": "true", "toolset-type": "t" * 63, "toolset-name": "i" * 253}
-    for name in ("s" * 63, "r" * 63):
-        await site.add(name, annotations=asked, ports=[80])
-    key = "k" * 248 + ".yaml"
-    meta = ObjectMeta(name=longest, namespace=site.namespace)
-    await site.client.create(ConfigMap(metadata=meta, data={key: "mine", "overrides.yaml": f"{'o' * 253}: {{}}\n"}))
-    async with site.running(name=longest, max_bytes=1500):
-
-        async def split():
-            data = await site.data(longest)
-            parts = yaml.safe_load(data["index.yaml"])["parts"] if "index.yaml" in data else []
-            keys = {one for part in parts for one in await site.data(f"{longest}-{part['part']}")}
-            found = {one for one in keys if one.startswith("t" * 63)}
-            return data if len(found) == 2 else None
-
-        data = await eventually(split, "both have a key each", timeout=90)
-        assert data[key] == "mine"
-        await site.told("UnmappableOverride")
-        await site.has(key, name=f"{longest}{BACKUP_SUFFIX}")
 
 
 async def test_a_paused_configmap_is_left_alone_and_not_recreated(site):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 
 import pytest
 import yaml
@@ -14,6 +13,7 @@ from steersman.kube.objects import OwnedMeta
 from steersman.kube.resources import ObjectRef
 from steersman.operators.toolset import apply, metrics, rights
 from steersman.operators.toolset.annotations import read_annotations
+from steersman.operators.toolset.backup import Backup
 from steersman.operators.toolset.conformance import check_holmes
 from steersman.operators.toolset.controller import make_parts
 from steersman.operators.toolset.detection import Confidence, detect
@@ -26,6 +26,7 @@ from steersman.operators.toolset.stand import Stand, stand_of
 from steersman.operators.toolset.steps import plan_target
 from steersman.operators.toolset.types import HealthConfig, ToolsetSection, TypeConfig
 from steersman.operators.toolset.views import services_of
+from steersman.testing import settle
 from steersman.testing.toolsetting import look, service
 
 SETTINGS = ToolsetSection(health_check=HealthConfig(enabled=False)).settings()
@@ -91,9 +92,20 @@ def test_the_configmap_is_watched_and_never_polled():
     assert keeping.schedules == probing.schedules == ()
 
 
-def test_sleeps_end_with_the_process():
+async def test_sleeps_end_with_the_process(clock):
     """Seed: time.Sleep ignored cancellation."""
-    assert "clock.sleep" in inspect.getsource(apply.on_schedule)
+    tried = []
+
+    async def attempt(number):
+        tried.append(number)
+        raise Conflict("stale")
+
+    task = asyncio.create_task(apply.on_schedule(clock, attempt, met=lambda: None))
+    await settle()
+    assert not task.done()  # it waits for its second attempt…
+    task.cancel()
+    await settle()
+    assert (task.cancelled(), tried) == (True, [1])  # …and no longer, although no time has passed
 
 
 def test_an_administrators_own_key_is_never_deleted():
@@ -107,8 +119,6 @@ def test_an_administrators_own_key_is_never_deleted():
 
 def test_overrides_survive_the_deletion_of_the_configmap():
     """Seed and original: a deleted ConfigMap came back without its overrides."""
-    from steersman.operators.toolset.backup import Backup
-
     last = target({"overrides.yaml": "mine", "kubernetes-toolset.yaml": "x"})
     watched = stand_of(None, {}, Backup(), last=last, backup_object=None, settings=SETTINGS)
     unwatched = stand_of(
@@ -129,6 +139,9 @@ def test_what_is_too_large_is_split_instead_of_refused():
 
 def test_labels_annotations_and_immutability_are_part_of_the_plan():
     """Seed: no handling of labels, annotations, binaryData or immutable."""
+    last = target({"kubernetes-toolset.yaml": "x"}, binary_data={"logo": "AAEC"})
+    deleted = stand_of(None, {}, Backup(), last=last, backup_object=None, settings=SETTINGS)
+    assert deleted.foreign_binary == {"logo": "AAEC"}
     look_ = seen()
     good = target(dict(look_.layout.base), owners={US: sorted(look_.layout.base)})
     (step,) = steps(look_, good)
@@ -241,8 +254,13 @@ def test_the_healthy_flag_becomes_true():
 
 def test_retries_and_hysteresis_are_used():
     """Original: retries were configured and a single probe decided."""
-    assert PROBED.health.attempts == 3
-    assert PROBED.health.failures == 3
+    assert PROBED.health.attempts == 3  # requests of one probe: tests/e2e/toolset/test_probes.py counts them
+    candidate, bad = detect(look(PROMETHEUS), PROBED).candidate, ProbeResult(outcome=Outcome.TIMEOUT)
+    stays = [
+        admit(candidate, Observed(result=bad, failures=failures), PROBED, incumbent=True).included
+        for failures in (1, 2, 3)
+    ]
+    assert stays == [True, True, False]
 
 
 def test_probes_run_side_by_side():

@@ -29,12 +29,15 @@ __all__ = [
     "REFUSED",
     "Taken",
     "apply_child",
+    "controls",
     "create_pod",
     "drained",
     "is_ours",
     "mark_pod",
+    "may_adopt",
     "remove_child",
     "slow_delay",
+    "take_along",
 ]
 
 REFUSED: Final = (Invalid, Forbidden, BadRequest)  # trying again soon is of no use
@@ -69,7 +72,23 @@ async def apply_child(ctx: Context, owner: Resource, child: Wire, view: type[Res
     live: Any = ctx.cache[view].get(_ref(child))
     if live is not None and not is_ours(live, owner, label):
         raise Taken(f"{view.KIND.kind} {live.name} exists and belongs to {_owner_name(live)}")
+    if live is not None and live.controller is None:
+        await may_adopt(ctx, owner)
     return await ctx.apply(child, owner=owner)
+
+
+async def may_adopt(ctx: Context, owner: Resource) -> None:
+    """Ask the server before taking what nobody owns: Conflict when the owner is going.
+
+    Whoever deletes an owner with its children left behind has them cut loose, and that may be seen before the deletion:
+    they come by different watches.
+    """
+    try:
+        fresh = await ctx.client.get(type(owner), owner.name, namespace=owner.namespace)
+    except NotFound:
+        raise Conflict(f"{owner.name} is gone, so it adopts nothing") from None
+    if fresh.deleting or fresh.metadata.uid != owner.metadata.uid:
+        raise Conflict(f"{owner.name} is being deleted, so it adopts nothing")
 
 
 async def remove_child(ctx: Context, owner: Resource, view: type[Resource], name: str, label: str, **how: Any) -> bool:
@@ -83,6 +102,27 @@ async def remove_child(ctx: Context, owner: Resource, view: type[Resource], name
         except Conflict:
             return False  # another object has this name by now
     return ctx.cache[view].get(live.ref) is not None
+
+
+def controls(owner: Resource, live: Resource) -> bool:
+    """Whether `live` belongs to `owner` and to nobody else."""
+    return live.controller is not None and live.controller.uid == owner.metadata.uid
+
+
+async def take_along(ctx: Context, owner: Resource, child: Any, **how: Any) -> bool:
+    """Remove a child of an owner that goes; returns whether it is still there.
+
+    Only what the owner controls, as it was seen: whoever deletes the owner with its children left behind has the
+    garbage collector cut them loose first, and by the time of our look nothing but that may tell of their wish.
+    """
+    if child is None or not controls(owner, child):
+        return False
+    if not child.deleting:
+        try:
+            await ctx.delete(child, unchanged=True, **how)
+        except Conflict:
+            return True  # it changed since we looked, so we will look again
+    return ctx.cache[type(child)].get(child.ref) is not None
 
 
 async def create_pod(ctx: Context, owner: Resource, template: PodTemplate, name: str, label: str) -> Pod | None:
@@ -105,6 +145,8 @@ async def create_pod(ctx: Context, owner: Resource, template: PodTemplate, name:
 
 async def mark_pod(ctx: Context, owner: Resource, pod: Pod, template: PodTemplate) -> None:
     """Give a pod the labels and the hash it should have; it runs on."""
+    if pod.controller is None:
+        await may_adopt(ctx, owner)
     metadata = template.metadata(pod.name, pod.namespace)
     noted = pod.annotations.get(TEMPLATE_HASH)
     if noted:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from steersman.kube.errors import Conflict, KubeError, NotFound
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.apps import Deployment
-from steersman.operators.hourglass.apply import REFUSED, Taken, apply_child, remove_child, slow_delay
+from steersman.operators.hourglass.apply import REFUSED, Taken, apply_child, remove_child, slow_delay, take_along
 from steersman.operators.hourglass.executor import (
     MANAGED_BY,
     account_objects,
@@ -194,7 +194,8 @@ class ExecutorKeeper:
             return done
         spec, _ = read_executor(executor)
         await self._tell(ctx, executor, spec, None)
-        if await remove_child(ctx, executor, Deployment, executor.name, NAME, propagation="Foreground"):
+        live = ctx.cache[Deployment].get(executor.ref)
+        if await take_along(ctx, executor, live, propagation="Foreground"):
             ctx.event(executor, "Terminating", "waits until its pods are gone")
             return requeue(after=LOOK_AGAIN)
         left = False
@@ -204,7 +205,7 @@ class ExecutorKeeper:
             (KeySecret, f"{executor.name}-keys"),
         ):
             try:
-                left |= await remove_child(ctx, executor, view, name, NAME)
+                left |= await take_along(ctx, executor, ctx.cache[view].get(ObjectRef(name, executor.namespace)))
             except KubeError as error:
                 ctx.log.warning("a child cannot be removed", child=name, error=str(error))
                 raise
@@ -232,15 +233,18 @@ class ExecutorKeeper:
 
 def _has_users(ctx: Context, account: ObjectRef, leaving: StoredExecutor) -> bool:
     """Whether anybody but the one that leaves runs as the shared account, or is about to."""
-    for other in ctx.cache[StoredExecutor].by_index(ACCOUNT, f"{account.namespace}/{account.name}"):
-        over = other.deleting and ctx.cache[Deployment].get(other.ref) is None
-        if other.ref != leaving.ref and not over:
+    executors = ctx.cache[StoredExecutor].by_index(ACCOUNT, f"{account.namespace}/{account.name}")
+    if any(other.ref != leaving.ref and not other.deleting for other in executors):
+        return True
+    for one in ctx.cache[Deployment].list():  # also of executors that go, and those that were left behind
+        if one.namespace == account.namespace and one.spec.template.spec.service_account_name == account.name:
             return True
-    return any(
-        one.namespace == account.namespace
-        and ((one.spec or {}).get("config") or {}).get("serviceAccountName") == account.name
-        for one in ctx.cache[StoredPerformer].list()
-    )
+    for performer in ctx.cache[StoredPerformer].list():
+        config = (performer.spec or {}).get("config")
+        named = config.get("serviceAccountName") if isinstance(config, dict) else None
+        if performer.namespace == account.namespace and named == account.name:
+            return True
+    return False
 
 
 def _refs(cache: Any, index: str, obj: Any) -> list[ObjectRef]:

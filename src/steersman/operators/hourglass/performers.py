@@ -19,10 +19,10 @@ from steersman.operators.hourglass.apply import (
     apply_child,
     create_pod,
     drained,
-    is_ours,
     mark_pod,
     remove_child,
     slow_delay,
+    take_along,
 )
 from steersman.operators.hourglass.pod import pod_template
 from steersman.operators.hourglass.replacement import Memory, Wish, is_ready, next_steps
@@ -327,13 +327,12 @@ class PerformerKeeper:
         facts = Facts(cluster_domain=self.options.cluster_domain, memory=memory_of(performer))
         await self._tell(ctx, performer, replace(facts, hash=facts.memory.hash))
         name = pod_name(performer.name)
-        left = await remove_child(ctx, performer, ServiceView, name, PERFORMER)
+        ref = ObjectRef(name, performer.namespace)
+        left = await take_along(ctx, performer, ctx.cache[ServiceView].get(ref))
         for pod in pods_of(ctx, performer):
-            if is_ours(pod, performer, PERFORMER) and not pod.deleting:
-                await ctx.delete(pod)
-        left |= bool(pods_of(ctx, performer))
+            left |= await take_along(ctx, performer, pod)
         for view in (BudgetMeta, PolicyMeta):
-            left |= await remove_child(ctx, performer, view, name, PERFORMER)
+            left |= await take_along(ctx, performer, ctx.cache[view].get(ref))
         if left:
             ctx.event(performer, "Terminating", "waits until its pods are gone")
             return requeue(after=LOOK_AGAIN)

@@ -304,7 +304,8 @@ class Keeper:
 
     async def _restored(self, ctx: Context, key: ObjectRef, settings: Settings, stand: Stand) -> Stand:
         """Give back what others had in a ConfigMap that was deleted."""
-        if stand.base is not None or not stand.foreign or not settings.preserve_overrides:
+        keys = sorted({*stand.foreign, *stand.foreign_binary})
+        if stand.base is not None or not keys or not settings.preserve_overrides:
             return stand
         made = await restore(
             ctx, name=key.name, namespace=key.namespace, data=stand.foreign, binary=stand.foreign_binary
@@ -312,7 +313,7 @@ class Keeper:
         if ctx.dry_run:
             return stand
         self.held.wrote(made)
-        self.reporter.tell(ctx, key, made, "OverridesRestored", f"gave back {', '.join(sorted(stand.foreign))}")
+        self.reporter.tell(ctx, key, made, "OverridesRestored", f"gave back {', '.join(keys)}")
         return replace(stand, base=made, existed=True)
 
     async def _carry_out(
