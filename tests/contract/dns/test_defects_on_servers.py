@@ -235,7 +235,7 @@ async def test_a_status_that_lies_removes_nobody_elses_zone(site, client):
         await client.patch(DNSZone, "thief", lie, namespace=other, subresource="status")
         async with site.running(namespaces=[other], drift_period=SOON, not_ready=SOON):
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
-            await eventually(lambda: there.is_ready("DNSZone", "thief", "NoInstances"), timeout=120)
+            await eventually(lambda: there.is_ready("DNSZone", "thief", "CrossNamespaceDenied"), timeout=120)
             before = await serial(site.primaries[0], "example.org")
             await there.delete("DNSZone", "thief")
             await eventually(lambda: there.gone("DNSZone", "thief"), timeout=120)
