@@ -149,7 +149,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--namespaces", default="", help="Work in these namespaces only, separated by commas.")
 @click.option("--image", help="The image to run.  [default: steersman with this version as its tag]")
 @click.option("--replicas", default=2, show_default=True, type=click.IntRange(min=0), help="One leads, others wait.")
-@click.option("--page", default="token", show_default=True, type=click.Choice(["off", "open", "token"]))
+@click.option("--page", default="token", show_default=True, type=click.Choice(["off", "local", "open", "token"]))
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def command(
     operators: str,

@@ -28,6 +28,7 @@ VALUES = {
     "a pod monitor": {"monitoring": {"podMonitor": True}},
     "closed": {"networkPolicy": {"enabled": True, "apiServer": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}},
     "one replica": {"replicas": 1, "page": {"mode": "off"}},
+    "a page by port-forward": {"page": {"mode": "local"}},
     "settings": {"config": {"reload": {"quietPeriod": "10s"}}, "logLevel": "debug"},
     "somewhere": {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "high"},
     "pinned": {"image": {"repository": "example.org/steersman", "digest": "sha256:" + "0" * 64}},

@@ -78,8 +78,8 @@ def test_it_starts_as_nobody_in_particular_with_nothing_but_itself(image):
         not_here("only root can change the root directory")
     environment = {"PYTHONHOME": "/usr", "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-        inside = ["chroot", f"--userspec={USER}:{USER}", str(image), "/usr/bin/python3", "-m", "steersman", *arguments]
+    def ran(*arguments: str, program: tuple[str, str] = ("-m", "steersman")) -> subprocess.CompletedProcess[str]:
+        inside = ["chroot", f"--userspec={USER}:{USER}", str(image), "/usr/bin/python3", *program, *arguments]
         return subprocess.run(
             inside, env=environment | {"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False
         )
@@ -89,6 +89,8 @@ def test_it_starts_as_nobody_in_particular_with_nothing_but_itself(image):
     refused = ran("run", "--operators", "reload")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "no cluster is configured" in refused.stderr
+    first = "from steersman.cli.privatememory import keep_memory_private; keep_memory_private(); print('private')"
+    assert ran(program=("-c", first)).stdout == "private\n"  # what `run` does before anything is read
 
 
 def test_the_bill_of_materials_is_valid_and_names_what_the_image_holds(image, wheel, tmp_path):

@@ -77,15 +77,16 @@ class ZoneKeeper:
             if not known and summary.report is not None and not summary.report.errors:
                 self._list(zone, servers, summary, ctx.cache)
         except _TooEarly as early:
-            book.failures += 1
-            if not book.failures % 30:
+            book.early += 1
+            if not book.early % 30:
                 ctx.log.warning("waiting for zones that were not looked at yet", zone=zone.name, zones=str(early))
-            return requeue(after=min(1.0, FIRST_WORDS * book.failures))
+            return requeue(after=min(1.0, FIRST_WORDS * book.early))
         except PlanError as error:
             summary.reason, summary.message = error.reason, str(error)
             book.problem = (error.reason, str(error))
             self._point_all_the_same(zone, book, error.reason, ctx.cache)
             book.outcome_ready = book.heard = True
+        book.early = 0
         await self._retire(ctx, zone, summary)
         return await self._tell(ctx, zone, book, summary)
 
