@@ -42,8 +42,24 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class Unread(Exception):  # noqa: N818  what happened
+    """Nobody reads what is printed: `steersman … | head` has seen enough. click would call it an error."""
+
+
 class LazyGroup(click.Group):
     """Knows every command's name and summary without importing it."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            raise Unread from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise Unread from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -86,14 +102,15 @@ def _run(argv: list[str]) -> int:
     debug = "--debug" in argv or bool(os.environ.get("STEERSMAN_DEBUG"))
     try:
         result: Any = cli.main(args=argv, prog_name="steersman", standalone_mode=False)
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (Unread, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers goes nowhere
         return 0
     except SteersmanError as error:
         if debug:
