@@ -31,6 +31,13 @@ def command(stay: bool | None, record: Path | None, quiet_period: str) -> None:
     from steersman.cli.logs import configure_logging
     from steersman.cli.output import console
     from steersman.cli.story import play  # the server and the client are loaded only for those who want to see it
+    from steersman.errors import FormatError
+    from steersman.kube.durations import parse_duration
+
+    try:
+        parse_duration(quiet_period)
+    except FormatError as error:
+        raise click.BadParameter(str(error), param_hint="--quiet-period") from None
 
     if stay is None:
         stay = sys.stdin.isatty() and sys.stdout.isatty()

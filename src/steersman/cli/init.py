@@ -85,16 +85,31 @@ def command(folder: Path, kind: str, group: str) -> None:
     taken = [path for path in contents if (folder / path).exists()]
     if taken:
         raise ConfigError(f"{folder / taken[0]} exists already: choose another folder", where=str(folder))
-    for path, text in contents.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-    definition = _definition(folder, names)
-    target = folder / "chart" / "crds" / f"{names.plural}.yaml"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(definition)
+    _write(folder, contents, names)
     click.echo(f"{folder}: an operator for {names.kind} ({names.group}), {len(contents) + 1} files")
     click.echo(f"\nTo try it:\n  cd {folder}\n  pytest                 # with steersman[testing] installed")
     click.echo(f"  steersman crds src/{names.package}/types.py")
+
+
+def _write(folder: Path, contents: dict[Path, str], names: Names) -> None:
+    """Make the project beside its place, and move it there when it is whole: an interruption leaves nothing."""
+    import tempfile
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+        made = Path(scratch) / folder.name
+        for path, text in contents.items():
+            (made / path).parent.mkdir(parents=True, exist_ok=True)
+            (made / path).write_text(text)
+        target = Path("chart") / "crds" / f"{names.plural}.yaml"
+        (made / target).parent.mkdir(parents=True, exist_ok=True)
+        (made / target).write_text(_definition(made, names))
+        if not folder.exists():
+            made.rename(folder)
+            return
+        for path in (*contents, target):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (made / path).rename(folder / path)
 
 
 def rendered(names: Names) -> dict[Path, str]:

@@ -6,7 +6,6 @@ Exit codes: 0 fine, 1 error, 2 usage, 3 "found something" (drift, a plan that is
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from steersman.cli.suggestions import SuggestingGroup
 from steersman.errors import SteersmanError
 
 __all__ = ["cli", "main"]
@@ -42,8 +42,24 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class Unread(Exception):  # noqa: N818  what happened
+    """Nobody reads what is printed: `steersman … | head` has seen enough. click would call it an error."""
+
+
+class LazyGroup(SuggestingGroup):
     """Knows every command's name and summary without importing it."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            raise Unread from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise Unread from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -53,15 +69,6 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" See '{ctx.command_path} --help'."
-            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -86,14 +93,15 @@ def _run(argv: list[str]) -> int:
     debug = "--debug" in argv or bool(os.environ.get("STEERSMAN_DEBUG"))
     try:
         result: Any = cli.main(args=argv, prog_name="steersman", standalone_mode=False)
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (Unread, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers goes nowhere
         return 0
     except SteersmanError as error:
         if debug:

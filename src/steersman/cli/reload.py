@@ -7,6 +7,8 @@ from typing import Final
 
 import click
 
+from steersman.cli.suggestions import SuggestingGroup
+
 __all__ = ["command"]
 
 PROFILE: Final = "steersman.reload.profile"
@@ -23,7 +25,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
 }
 
 
-class _Group(click.Group):
+class _Group(SuggestingGroup):
     """Knows its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

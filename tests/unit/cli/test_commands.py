@@ -47,9 +47,18 @@ def elsewhere(monkeypatch, tmp_path):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
 
-def test_an_unknown_command_gets_a_suggestion(capsys):
-    assert _run(["crdz"]) == 2
-    assert "Did you mean 'crds'?" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [("crdz", "crds"), ("reload histry", "history"), ("dns chek", "check"), ("controlplane statu", "status")],
+)
+def test_an_unknown_command_gets_a_suggestion(arguments, meant, capsys):
+    assert _run(arguments.split()) == 2
+    assert f"Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+def test_the_demo_does_not_begin_with_nonsense(capsys):
+    assert _run(["demo", "--quiet-period", "soon"]) == 2
+    assert '"soon" is not a duration' in capsys.readouterr().err
 
 
 def test_help_lists_every_command_without_importing_them(capsys):
