@@ -109,7 +109,7 @@ def parts(config: HourglassConfig | None, around: Surroundings) -> Parts:
     return Parts(controllers=controllers(options, everywhere=around.namespaces is None), tables=tables)
 
 
-READ: Final = ("get", "list", "watch")
+READ: Final = ("list", "watch")
 WRITE: Final = (*READ, "create", "patch", "delete")
 
 
@@ -126,6 +126,7 @@ def rules(config: HourglassConfig | None) -> list[PolicyRule]:
         rule(GROUP, tuple(f"{kind}/status" for kind in kinds), ("patch",)),
         rule(GROUP, tuple(f"{kind}/finalizers" for kind in kinds), ("update",)),
         rule("", ("configmaps", "secrets", "services", "pods"), WRITE),
+        rule("", ("pods",), ("get",)),  # whose is the one that has the name already?
         rule("", ("serviceaccounts", "resourcequotas", "limitranges"), READ),
         rule("", ("events",), ("create", "patch")),
         rule("apps", ("deployments",), WRITE),
@@ -140,7 +141,8 @@ def rules(config: HourglassConfig | None) -> list[PolicyRule]:
             rule("", ("serviceaccounts",), ("create", "patch")),
             rule("rbac.authorization.k8s.io", ("roles", "rolebindings"), (*READ, "create", "patch")),
             # what the Role of executors grants, because nobody may grant what they do not have
-            rule(GROUP, ("performers",), ("create", "update", "delete")),
+            rule(GROUP, ("performers",), ("get", "create", "update", "delete")),
+            rule("", ("services",), ("get",)),
         ]
     return needed
 
