@@ -368,13 +368,16 @@ _OWN: Final = [kind.KIND.plural for kind in KINDS]
 
 
 def rules_of(_config: Any) -> Sequence[PolicyRule]:
-    """The least rights the operator needs."""
-    watch = ("get", "list", "watch")
-    write = ("create", "patch", "update", "delete")
+    """The least rights the operator needs. What it made for an instance goes with that, so it deletes none of it."""
+    watch = ("list", "watch")
+    write = ("create", "patch")
+    parents = ("bind9clusters", "bind9instances", "clusterbind9providers")
     return [
-        PolicyRule(api_groups=[GROUP], resources=_OWN, verbs=[*watch, "patch", "update"]),
+        PolicyRule(api_groups=[GROUP], resources=_OWN, verbs=[*watch, "patch"]),
         PolicyRule(api_groups=[GROUP], resources=["bind9clusters", "bind9instances"], verbs=["create", "delete"]),
-        PolicyRule(api_groups=[GROUP], resources=[f"{plural}/status" for plural in _OWN], verbs=["patch", "update"]),
+        PolicyRule(api_groups=[GROUP], resources=[f"{plural}/status" for plural in _OWN], verbs=["patch"]),
+        # where OwnerReferencesPermissionEnforcement is on, as in OpenShift: children block the deletion of these
+        PolicyRule(api_groups=[GROUP], resources=[f"{plural}/finalizers" for plural in parents], verbs=["update"]),
         PolicyRule(api_groups=["apps"], resources=["deployments"], verbs=[*watch, *write]),
         PolicyRule(
             api_groups=[""],
@@ -384,7 +387,6 @@ def rules_of(_config: Any) -> Sequence[PolicyRule]:
         PolicyRule(api_groups=["policy"], resources=["poddisruptionbudgets"], verbs=[*watch, *write]),
         PolicyRule(api_groups=[""], resources=["pods"], verbs=list(watch)),
         PolicyRule(api_groups=[""], resources=["pods/status"], verbs=["patch"]),
-        PolicyRule(api_groups=["", "events.k8s.io"], resources=["events"], verbs=["create", "patch"]),
     ]
 
 

@@ -111,7 +111,7 @@ def parts(config: HourglassConfig | None, around: Surroundings) -> Parts:
     return Parts(controllers=controllers(options, everywhere=around.namespaces is None), tables=tables)
 
 
-READ: Final = ("get", "list", "watch")
+READ: Final = ("list", "watch")
 WRITE: Final = (*READ, "create", "patch", "delete")
 
 
@@ -124,10 +124,11 @@ def rules(config: HourglassConfig | None) -> list[PolicyRule]:
     asked = config or HourglassConfig()
     kinds = ("hourglassexecutors", "performers")
     needed = [
-        rule(GROUP, kinds, (*READ, "patch")),
+        rule(GROUP, kinds, ("get", *READ, "patch")),  # is it there still, before a child is adopted?
         rule(GROUP, tuple(f"{kind}/status" for kind in kinds), ("patch",)),
         rule(GROUP, tuple(f"{kind}/finalizers" for kind in kinds), ("update",)),
         rule("", ("configmaps", "secrets", "services", "pods"), WRITE),
+        rule("", ("pods",), ("get",)),  # whose is the one that has the name already?
         rule("", ("serviceaccounts", "resourcequotas", "limitranges"), READ),
         rule("", ("events",), ("create", "patch")),
         rule("apps", ("deployments",), WRITE),
@@ -143,6 +144,7 @@ def rules(config: HourglassConfig | None) -> list[PolicyRule]:
             rule(RBAC, ("roles", "rolebindings"), (*READ, "create", "patch")),
             # what the Role of executors grants, because nobody may grant what they do not have
             rule(GROUP, ("performers",), ("create", "update", "delete")),
+            rule("", ("services",), ("get",)),
             *(
                 PolicyRule(
                     api_groups=[group], resources=list(kinds), resource_names=[EXECUTOR_ACCOUNT], verbs=["delete"]

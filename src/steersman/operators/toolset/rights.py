@@ -25,17 +25,17 @@ def rules(section: ToolsetSection | None) -> Sequence[PolicyRule]:
     names = [section.name, f"{section.name}{BACKUP_SUFFIX}"]
     names += [part_name(section.name, number) for number in range(1, MAX_PARTS + 1)]
     made = [
-        PolicyRule(api_groups=[""], resources=["services"], verbs=["get", "list", "watch"]),
-        PolicyRule(api_groups=["discovery.k8s.io"], resources=["endpointslices"], verbs=["get", "list", "watch"]),
+        PolicyRule(api_groups=[""], resources=["services"], verbs=["list", "watch"]),
+        PolicyRule(api_groups=["discovery.k8s.io"], resources=["endpointslices"], verbs=["list", "watch"]),
         PolicyRule(
             api_groups=[""],
             resources=["configmaps"],
             resource_names=names,
-            verbs=["get", "list", "watch", "patch", "update", "delete"],
+            verbs=["get", "list", "watch", "patch", "delete"],
         ),
         PolicyRule(api_groups=[""], resources=["configmaps"], verbs=["create"]),
         PolicyRule(api_groups=[""], resources=["events"], verbs=["create", "patch"]),
-        PolicyRule(api_groups=["steersman.dev"], resources=["toolsetconfigs"], verbs=["get", "list", "watch"]),
+        PolicyRule(api_groups=["steersman.dev"], resources=["toolsetconfigs"], verbs=["list", "watch"]),
         PolicyRule(api_groups=["steersman.dev"], resources=["toolsetconfigs/status"], verbs=["patch"]),
     ]
     if section.api.enabled and section.api.authenticate:
