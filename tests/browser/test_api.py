@@ -88,7 +88,7 @@ async def test_no_answer_holds_a_value_of_a_source(shop):
         path = endpoint.path.format(kind="deployment", namespace="shop", name="frontend", id="none")
         _, _, body = await get(f"{shop.url}/api/v1{path}")
         assert "tell-nobody-1234" not in body
-    for path in ("/", "/map", "/history", "/workloads/daemonset/shop/log-agent", "/operators", "/health"):
+    for path in ("/", "/map", "/history", "/workloads/daemonset/shop/log-agent", "/operators", "/vitals"):
         assert "tell-nobody-1234" not in (await get(shop.url + path))[2]
 
 
@@ -184,7 +184,7 @@ async def test_with_page_token_the_cluster_decides_who_sees_the_api(guarded):
 
 async def test_people_sign_in_with_a_token_and_out_again(page, guarded):
     url, token = guarded
-    await page.goto(f"{url}/health")
+    await page.goto(f"{url}/vitals")
     await expect(page.locator("h1")).to_have_text("Sign in")
     await page.get_by_label("Token").fill("wrong")
     await page.get_by_role("button", name="Sign in").click()
@@ -202,11 +202,11 @@ async def test_people_sign_in_with_a_token_and_out_again(page, guarded):
 async def test_below_a_path_people_sign_in_too_and_neighbours_do_not_get_their_cookie(context, page, guarded, below):
     url, token = guarded
     root = await below(url)
-    await page.goto(f"{root}health")
+    await page.goto(f"{root}vitals")
     await page.get_by_label("Token").fill(token)
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.locator("h1")).to_have_text("Health")
-    assert page.url == f"{root}health"
+    assert page.url == f"{root}vitals"
     (cookie,) = await context.cookies()
     assert cookie["path"] == "/tools/steersman"
     await page.get_by_role("button", name="Sign out").click()

@@ -13,7 +13,7 @@ from steersman.testing import FaultProxy, eventually
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 LONG = 90_000  # milliseconds that a fact may take on a busy machine
-VIEWS = ("/", "/map", "/history", "/workloads/deployment/shop/search", "/operators", "/health", "/workloads/a/b/c")
+VIEWS = ("/", "/map", "/history", "/workloads/deployment/shop/search", "/operators", "/vitals", "/workloads/a/b/c")
 expect.set_options(timeout=LONG)
 
 
@@ -80,7 +80,7 @@ async def test_operators_show_their_tables_with_states_in_words(page, shop):
 
 
 async def test_health_shows_watches_queues_and_charts(page, shop):
-    await go(page, shop, "/health")
+    await go(page, shop, "/vitals")
     await expect(page.locator("tr", has_text="reload-deployments")).to_be_visible()
     await expect(page.locator("tr", has_text="deployments.apps").first).to_contain_text("synced")
     assert await page.locator("figure.chart").count() == 5
@@ -97,7 +97,7 @@ async def test_without_javascript_every_view_reads(browser, shop):
             ("/history?text=banner", "frontend"),
             ("/workloads/deployment/shop/search", "configmap/search-index"),
             ("/operators", "kitchen"),
-            ("/health", "reload-deployments"),
+            ("/vitals", "reload-deployments"),
         ):
             await page.goto(shop.url + path)
             assert told in await page.locator("main").inner_text()

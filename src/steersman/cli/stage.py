@@ -52,29 +52,35 @@ reload:
 class Stage:
     """Where the story plays."""
 
-    def __init__(self, server: EmbeddedServer, client: Client, folder: Path, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, server: EmbeddedServer, client: Client, folder: Path, session: aiohttp.ClientSession, operators: str
+    ) -> None:
         self.server = server
         self.client = client
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self._session = session
+        self._operators = operators
         self._process: asyncio.subprocess.Process | None = None
         self._log = folder / "operator.log"
         self._port = 0
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls) -> AsyncIterator[Stage]:
-        """A cluster without anything in it; everything is gone at the end, the operator too."""
+    async def open(cls, *, operators: str = "reload", config: str = "") -> AsyncIterator[Stage]:
+        """A cluster without anything in it; everything is gone at the end, the operator too.
+
+        `config` is added to its settings.
+        """
         async with contextlib.AsyncExitStack() as stack:
             server = await stack.enter_async_context(EmbeddedServer())
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steersman-demo-")))
             server.write_kubeconfig(folder / "kubeconfig")
-            (folder / "steersman.yaml").write_text(_CONFIG)
+            (folder / "steersman.yaml").write_text(_CONFIG + config)
             client = await stack.enter_async_context(Client.connect(load_config(folder / "kubeconfig")))
             await stack.enter_async_context(simulation(client))
             session = await stack.enter_async_context(aiohttp.ClientSession())
-            stage = cls(server, client, folder, session)
+            stage = cls(server, client, folder, session, operators)
             stack.push_async_callback(stage.stop)
             yield stage
 
@@ -91,7 +97,7 @@ class Stage:
             began = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *PROGRAM,
-                *("run", "--operators", "reload", "--config", str(self.folder / "steersman.yaml")),
+                *("run", "--operators", self._operators, "--config", str(self.folder / "steersman.yaml")),
                 *("--listen", f"127.0.0.1:{self._port}", "--kubeconfig", str(self.kubeconfig), "--log-format", "json"),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,

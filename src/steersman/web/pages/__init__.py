@@ -34,5 +34,5 @@ PAGES: Final = (
     Page(path="/history/{id}", name="entry", make=history.entry_page),
     Page(path="/workloads/{kind}/{namespace}/{name}", name="workload", make=workload.page),
     Page(path="/operators", name="operators", make=operators.page),
-    Page(path="/health", name="health", make=health.page),
+    Page(path="/vitals", name="health", make=health.page),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.web import views
 from steersman.web.markup import Element, h
 from steersman.web.pages.layout import document
-from steersman.web.pages.pieces import age, duration, sign
+from steersman.web.pages.pieces import age, duration, grid, sign
 
 if TYPE_CHECKING:
     from steersman.web.model import ControllerHealth, Health, Series, WatchHealth
@@ -131,31 +131,20 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[Element]) -> Element:
+def _table(title: str, columns: tuple[str, ...], rows: list[list[Element]]) -> Element:
     return h(
         "section",
         {"data-key": title},
         h("h2", {}, title, h("span", {"class": "count"}, len(rows))),
-        h(
-            "div",
-            {"class": "scroll card", "tabindex": "0", "role": "region", "aria-label": title},
-            h(
-                "table",
-                {},
-                h("thead", {}, h("tr", {}, [h("th", {"scope": "col"}, one) for one in columns])),
-                h("tbody", {}, rows),
-            ),
-        ),
+        grid(title, columns, rows),
     )
 
 
-def _controller(one: ControllerHealth) -> Element:
-    return h(
-        "tr",
-        {"data-key": one.name},
+def _controller(one: ControllerHealth) -> list[Element]:
+    return [
         h("td", {}, one.name, None if one.synced else sign("waiting", "not synced")),
         h("td", {"class": "number"}, f"{one.running}/{one.workers}"),
-        [
+        *(
             h("td", {"class": "number"}, number)
             for number in (
                 one.ready,
@@ -166,24 +155,22 @@ def _controller(one: ControllerHealth) -> Element:
                 _ms(one.mean_seconds),
                 _ms(one.mean_queue_seconds),
             )
-        ],
-    )
+        ),
+    ]
 
 
 def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{_number(1000 * seconds)} ms"
 
 
-def _watch(one: WatchHealth) -> Element:
+def _watch(one: WatchHealth) -> list[Element]:
     state = sign("good", "synced") if one.synced else sign("waiting", "not synced")
     if one.problem:
         state = sign("bad", one.problem)
-    return h(
-        "tr",
-        {"data-key": one.name},
+    return [
         h("td", {}, one.name),
         h("td", {}, state),
         h("td", {"class": "number"}, one.objects),
         h("td", {"class": "number"}, "never" if one.age_seconds is None else f"{duration(one.age_seconds)} ago"),
         h("td", {}, h("code", {}, one.revision)),
-    )
+    ]

@@ -18,7 +18,7 @@ _NAVIGATION: Final = (
     ("map", "/map", "Map"),
     ("history", "/history", "History"),
     ("operators", "/operators", "Operators"),
-    ("health", "/health", "Health"),
+    ("health", "/vitals", "Health"),
 )
 _WHEEL: Final = (
     "M12 2v4m0 12v4M2 12h4m12 0h4M4.9 4.9l2.9 2.9m8.4 8.4 2.9 2.9m0-14.2-2.9 2.9M7.8 16.2l-2.9 2.9"
@@ -38,7 +38,7 @@ def document(
         word, tone = ("Leading", "good") if leading else ("Standby", "waiting")
         if not ready:
             word, tone = "Not ready", "bad"
-        described = h("a", {"class": f"pill {tone}", "href": "/health", "id": "process"}, word)
+        described = h("a", {"class": f"pill {tone}", "href": "/vitals", "id": "process"}, word)
     return h(
         "html",
         {"lang": "en"},

@@ -101,7 +101,7 @@ def _problems(now: Now) -> Element | None:
         {"class": "alert", "role": "alert"},
         h("h2", {}, "This process is not ready"),
         h("ul", {}, [h("li", {}, h("b", {}, one.name), f": {one.problem}") for one in now.problems[:6]]),
-        h("p", {}, h("a", {"href": "/health"}, "Health")),
+        h("p", {}, h("a", {"href": "/vitals"}, "Health")),
     )
 
 

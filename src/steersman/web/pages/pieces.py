@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from steersman.web.markup import Element, h
+from steersman.web.markup import Element, h, text_of
 from steersman.web.model import Outcome, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from steersman.runtime.parts import State
     from steersman.web.model import Change, HistoryEntry, WorkloadNode
@@ -22,6 +23,8 @@ __all__ = [
     "countdown",
     "empty",
     "entry_row",
+    "grid",
+    "moment",
     "outcome",
     "sign",
     "source_name",
@@ -46,6 +49,7 @@ _OUTCOMES: Final = {
     Outcome.REPLACED: ("off", "Replaced"),
     Outcome.UNKNOWN: ("off", "Restarted"),
 }
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
 _SIGNS: Final = {"good": "●", "busy": "◐", "waiting": "◔", "bad": "▲", "off": "○"}
 
 
@@ -109,6 +113,39 @@ def _change(one: Change, namespace: str) -> Element:
         h("span", {"class": "quiet"}, f"and {len(one.keys) - 6} more") if len(one.keys) > 6 else None,
         h("span", {"class": "by"}, f"by {', '.join(one.by)}") if one.by else None,
     )
+
+
+def grid(label: str, columns: Sequence[str], rows: Iterable[Sequence[Element]]) -> Element:
+    """A table of `td`s. Each knows the name of its column, for screens on which rows become paragraphs."""
+    return h(
+        "div",
+        {"class": "scroll card", "tabindex": "0", "role": "region", "aria-label": label},
+        h(
+            "table",
+            {},
+            h("thead", {}, h("tr", {}, [h("th", {"scope": "col"}, column) for column in columns])),
+            h("tbody", {}, [_grid_row(columns, row) for row in rows]),
+        ),
+    )
+
+
+def _grid_row(columns: Sequence[str], cells: Sequence[Element]) -> Element:
+    return h(
+        "tr",
+        {"data-key": text_of(cells[0]) if cells else None},
+        [
+            h(cell.tag, {**cell.attributes, "data-label": column[:1].upper() + column[1:]}, *cell.children)
+            for column, cell in zip(columns, cells, strict=False)
+        ],
+    )
+
+
+def moment(text: str, now: datetime) -> Element | str:
+    """A time of an operator's table, in words; any other text as it is."""
+    if not _TIME.fullmatch(text):
+        return text
+    at = datetime.fromisoformat(text)
+    return age(at, now) if at <= now else countdown(at, now)
 
 
 def age(at: datetime | None, now: datetime, missing: str = "never") -> Element | str:

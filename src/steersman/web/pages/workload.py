@@ -8,7 +8,18 @@ from steersman.web import views
 from steersman.web.markup import Element, h
 from steersman.web.model import Standing
 from steersman.web.pages.layout import document
-from steersman.web.pages.pieces import age, changes, countdown, duration, empty, outcome, sign, source_name, standing
+from steersman.web.pages.pieces import (
+    age,
+    changes,
+    countdown,
+    duration,
+    empty,
+    grid,
+    outcome,
+    sign,
+    source_name,
+    standing,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -83,43 +94,28 @@ def _edges(view: WorkloadView) -> Element:
         "section",
         {},
         h("h2", {}, "Restarts when these change"),
-        h(
-            "div",
-            {"class": "scroll card", "tabindex": "0", "role": "region", "aria-label": "Sources"},
-            h(
-                "table",
-                {},
-                h(
-                    "thead",
-                    {},
-                    h(
-                        "tr",
-                        {},
-                        [h("th", {"scope": "col"}, one) for one in ("Source", "Keys", "Digest", "Rule", "State")],
-                    ),
-                ),
-                h("tbody", {}, [_edge(edge, view.workload.namespace) for edge in view.edges]),
-            ),
+        grid(
+            "Sources",
+            ("Source", "Keys", "Digest", "Rule", "State"),
+            [_edge(edge, view.workload.namespace) for edge in view.edges],
         ),
     )
 
 
-def _edge(edge: Edge, namespace: str) -> Element:
+def _edge(edge: Edge, namespace: str) -> list[Element]:
     keys: object = h("span", {"class": "quiet"}, "all of them")
     if edge.keys is not None:
         keys = [h("code", {"class": "key"}, key) for key in edge.keys]
     state = sign("waiting", "changed") if edge.changed else sign("good", "applied")
     if not edge.digest:
         state = sign("off", "optional, absent") if edge.optional else sign("bad", "missing")
-    return h(
-        "tr",
-        {"data-key": edge.source},
+    return [
         h("td", {}, source_name(edge.source, namespace)),
         h("td", {}, keys, [h("code", {"class": "key ignored"}, f"not {one}") for one in edge.ignored]),
         h("td", {}, h("code", {}, edge.digest or "-")),
         h("td", {}, ", ".join(edge.rules)),
         h("td", {}, state),
-    )
+    ]
 
 
 def _unwatched(view: WorkloadView) -> Element | None:
