@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from steersman.kube.resources import Kind
 from steersman.kube.types import Deployment, Lease, ReplicaSet
 from steersman.testing import eventually
 from steersman.testing.originals import ORIGINALS, TIMES, put_source, put_workload
@@ -21,8 +22,8 @@ STEERSMAN = Path(sys.executable).with_name("steersman")
 LONG = 120.0
 METRIC = {
     "shipshape": 'configmap_reload_restarts_total{env="test"} 1.0',
-    "xing": "deployment_restart_controller_deployment_restarts_total 1.0",
-    "reloader": 'reloader_reload_executed_total{success="true"} 1.0',
+    "xing": "deployment_restart_controller_deployment_restarts_total 2.0",
+    "reloader": 'reloader_reload_executed_total{success="true"} 3.0',
     "wave": 'controller_runtime_reconcile_total{controller="reload-deployments"',
 }
 
@@ -86,25 +87,31 @@ async def listening(tmp_path):
 async def test_a_profile_adopts_restarts_once_and_ends_as_asked(full, client, namespace, start, tmp_path, program):
     original = program(namespace)
     await put_source(client, namespace, "a")
-    await put_workload(client, original, "a")
+    for kind in program.kinds:
+        await put_workload(client, original, "a", kind)
 
-    async def web():
-        return await client.get(Deployment, "web", namespace=namespace)
+    async def web(kind):
+        target = Kind(group="apps", version="v1", kind=kind, plural=f"{kind.lower()}s")
+        return await client.get(target, "web", namespace=namespace)
 
-    before = (await web()).spec.template
+    async def templates():
+        return [(await web(kind))["spec"]["template"] for kind in program.kinds]
+
+    before = await templates()
     process = await start(program.dialect, namespace)
 
     async def adopted():
-        return "steersman.dev/applied" in (await web()).annotations
+        found = [await web(kind) for kind in program.kinds]
+        return all("steersman.dev/applied" in one["metadata"]["annotations"] for one in found)
 
-    await eventually(adopted, "it is taken over", timeout=LONG)
-    assert (await web()).spec.template == before  # nobody touched it
+    await eventually(adopted, "they are taken over", timeout=LONG)
+    assert await templates() == before  # nobody touched them
     await put_source(client, namespace, "b")
 
     async def restarted():
-        return (await web()).spec.template != before
+        return all(new != old for new, old in zip(await templates(), before, strict=True))
 
-    await eventually(restarted, "it is restarted", timeout=LONG)
+    await eventually(restarted, "they are restarted", timeout=LONG)
     base = await listening(tmp_path)
     async with aiohttp.ClientSession() as session:
 
@@ -115,15 +122,15 @@ async def test_a_profile_adopts_restarts_once_and_ends_as_asked(full, client, na
         await eventually(counted, "its metric counts it", timeout=LONG)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
-    after = await web()
-    marks = after.spec.template.metadata.annotations or {}
     expected = {name: value for name, value in original.template("b").items() if name not in TIMES}
-    assert marks.items() >= expected.items()  # the original, put back, finds everything applied
-    assert after.annotations.items() >= original.metadata("b").items()
-    main = after.spec.template.spec.containers[1]
-    assert [(one.name, one.value) for one in main.env or ()][1:] == [
-        (one["name"], one["value"]) for one in original.variables("b")
-    ]
+    for kind in program.kinds:
+        after = await web(kind)
+        marks = after["spec"]["template"]["metadata"]["annotations"]
+        assert marks.items() >= expected.items()  # the original, put back, finds everything applied
+        assert after["metadata"]["annotations"].items() >= original.metadata("b").items()
+        main = after["spec"]["template"]["spec"]["containers"][1]
+        assert main["env"][1:] == original.variables("b")
+        assert after["metadata"]["generation"] == 2, "one restart, and nothing else"
 
     async def rolled():
         sets = await client.list(ReplicaSet, namespace=namespace, label_selector="app=web")
