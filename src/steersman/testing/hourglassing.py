@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.kube.errors import AlreadyExists
+from steersman.kube.errors import AlreadyExists, NotFound
 from steersman.kube.types.pods import Pod
-from steersman.operators.hourglass.types import GROUP, VERSION, HourglassExecutor, Performer, StoredPerformer
+from steersman.operators.hourglass.types import (
+    GROUP,
+    VERSION,
+    HourglassExecutor,
+    Performer,
+    StoredExecutor,
+    StoredPerformer,
+)
 from steersman.testing.waiting import eventually
 
 if TYPE_CHECKING:
@@ -19,9 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "executor",
+    "executor_pods",
+    "gone",
     "install",
     "performer",
     "ready_performer",
+    "running_executor",
     "settle_pod",
     "status_of",
     "upstream_executor",
@@ -169,3 +179,31 @@ async def upstream_executor(client: Client, owner: dict[str, Any], node: str) ->
     await client.create(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}, field_manager="manager"
     )
+
+
+async def running_executor(client: Client, name: str, namespace: str) -> dict[str, Any]:
+    """The status of an executor, once it is about what is asked for and everything runs."""
+
+    async def settled() -> dict[str, Any]:
+        found = await client.get(StoredExecutor, name, namespace=namespace)
+        status: dict[str, Any] = found.status or {}
+        assert status.get("observedGeneration") == found.metadata.generation, status
+        assert status.get("phase") == "Running", status
+        return status
+
+    return await eventually(settled, f"executor {name} runs", timeout=120)
+
+
+async def executor_pods(client: Client, name: str, namespace: str) -> list[Pod]:
+    """The pods of an executor that are there to stay."""
+    listing = await client.list(Pod, namespace=namespace, label_selector=f"hourglass.eigenlayer.io/name={name}")
+    return [pod for pod in listing.items if not pod.deleting]
+
+
+async def gone(client: Client, kind: Any, name: str, namespace: str) -> bool:
+    """Whether an object is not there."""
+    try:
+        await client.get(kind, name, namespace=namespace)
+    except NotFound:
+        return True
+    return False

@@ -1,33 +1,25 @@
 """A real `named` on the loopback address: a directory, two ports and a key of its own, and a life that tests control.
 
-    async with Named(tmp_path / "ns1") as ns1:
-        ...
-        await ns1.kill()                    # kill -9; `start` brings it back on the same ports
-        ns1.wipe()                          # its disk is lost
-
-Ports lie below those that the kernel gives away, and stay claimed while the object lives, so a server that was killed
-finds its ports free again.
+async with Named(tmp_path / "ns1") as ns1:
+    ...
+    await ns1.kill()                    # kill -9; `start` brings it back on the same ports
+    ns1.wipe()                          # its disk is lost
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
-import random
 import shutil
-import socket
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from steersman.testing.loopbackserver import PATIENCE, LoopbackServer, PortClaim
 from steersman.testing.ports import LOOPBACK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Named", "NamedUnavailable", "PortClaim", "find_named"]
-
-FIRST, LAST = 15_000, 30_000
-PATIENCE = 180  # seconds for a server to start, on a machine that has much else to do
+__all__ = ["Named", "NamedUnavailable", "find_named"]
 
 
 class NamedUnavailable(Exception):  # noqa: N818  what is wrong
@@ -42,29 +34,7 @@ def find_named() -> str:
     return found
 
 
-class PortClaim:
-    """A port that nobody else of these tests takes while it is held."""
-
-    def __init__(self) -> None:
-        for _ in range(500):
-            self.number = random.randrange(FIRST, LAST)  # noqa: S311  # any will do
-            self._mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            try:
-                self._mark.bind(f"\0steersman-port-{self.number}")
-                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                    with socket.socket(socket.AF_INET, kind) as probe:
-                        probe.bind((LOOPBACK, self.number))
-            except OSError:
-                self._mark.close()
-                continue
-            return
-        raise OSError("no port is free")
-
-    def release(self) -> None:
-        self._mark.close()
-
-
-class Named:
+class Named(LoopbackServer):
     """See the module. `options` are further statements of the options block, `extra` of the file."""
 
     def __init__(
@@ -76,7 +46,7 @@ class Named:
         self.secret = secret or base64.b64encode(os.urandom(32)).decode()
         self._options, self._extra = options, extra
         self._dns, self._rndc = PortClaim(), PortClaim()
-        self._process: asyncio.subprocess.Process | None = None
+        super().__init__(self._dns, self._rndc)
 
     address = LOOPBACK
 
@@ -114,26 +84,7 @@ logging {{ channel all {{ stderr; severity info; print-time yes; }}; category de
         self.zones.mkdir(parents=True, exist_ok=True)
         path = self.folder / "named.conf"
         path.write_text(self.configuration())
-        log = (self.folder / "log").open("ab")
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                find_named(), "-c", str(path), "-f", "-n", "1", stdout=log, stderr=log, stdin=asyncio.subprocess.DEVNULL
-            )
-        finally:
-            log.close()
-        async with asyncio.timeout(PATIENCE):
-            while not (_listens(self.dns_port) and _listens(self.rndc_port)):
-                if self._process.returncode is not None:
-                    raise RuntimeError(f"named ended: {(self.folder / 'log').read_text()[-2000:]}")
-                await asyncio.sleep(0.02)
-
-    async def kill(self) -> None:
-        """kill -9."""
-        if self._process is not None:
-            if self._process.returncode is None:
-                self._process.kill()
-            await self._process.wait()
-            self._process = None
+        await self._launch(find_named(), "-c", str(path), "-f", "-n", "1", log=self.folder / "log")
 
     async def control(self, command: str) -> str:
         """What it answers to a command of rndc."""
@@ -151,28 +102,3 @@ logging {{ channel all {{ stderr; severity info; print-time yes; }}; category de
     def wipe(self) -> None:
         """Lose the disk; only while it does not run."""
         shutil.rmtree(self.zones, ignore_errors=True)
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.__aexit__()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        try:
-            await self.kill()
-        finally:
-            self.release()
-
-    def release(self) -> None:
-        """Let its ports go; only when it no longer runs."""
-        self._dns.release()
-        self._rndc.release()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((LOOPBACK, port)) == 0

@@ -7,16 +7,14 @@ async with SidecarProcess(ns1) as car:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
-import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from steersman.testing.named import PATIENCE, PortClaim
+from steersman.testing.loopbackserver import LoopbackServer, PortClaim
 from steersman.testing.ports import LOOPBACK
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SidecarProcess"]
 
 
-class SidecarProcess:
+class SidecarProcess(LoopbackServer):
     """See the module. `options` are further ones of the command."""
 
     def __init__(self, named: Named, *options: str) -> None:
@@ -33,7 +31,7 @@ class SidecarProcess:
         self.token = secrets.token_hex(16)
         self._options = options
         self._port = PortClaim()
-        self._process: asyncio.subprocess.Process | None = None
+        super().__init__(self._port)
 
     @property
     def port(self) -> int:
@@ -68,23 +66,8 @@ class SidecarProcess:
             *self._options,
         ]
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder)}
-        with (self.folder / "sidecar.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                Path(sys.executable).with_name("steersman"), *arguments, stdout=log, stderr=log, env=environment
-            )
-        async with asyncio.timeout(PATIENCE):
-            while not _listens(self.port):
-                if self._process.returncode is not None:
-                    raise RuntimeError(f"the sidecar ended: {self.log[-2000:]}")
-                await asyncio.sleep(0.02)
-
-    async def kill(self) -> None:
-        """kill -9."""
-        if self._process is not None:
-            if self._process.returncode is None:
-                self._process.kill()
-            await self._process.wait()
-            self._process = None
+        program = Path(sys.executable).with_name("steersman")
+        await self._launch(program, *arguments, log=self.folder / "sidecar.log", environment=environment)
 
     async def ask(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Any]:
         """Status and body of an answer; `token` is another than the right one, empty for none."""
@@ -102,23 +85,3 @@ class SidecarProcess:
             return answer.status, json.loads(text)
         except ValueError:
             return answer.status, text
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.__aexit__()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        try:
-            await self.kill()
-        finally:
-            self._port.release()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((LOOPBACK, port)) == 0

@@ -261,7 +261,7 @@ async def test_readiness_is_that_of_named_and_a_named_that_is_away_is_said_to_be
 
 
 async def test_zones_that_others_added_are_listed_where_named_keeps_statistics(named):
-    from steersman.testing.named import PortClaim
+    from steersman.testing.loopbackserver import PortClaim
 
     claim = PortClaim()
     statistics = f"statistics-channels {{ inet 127.0.0.1 port {claim.number} allow {{ any; }}; }};"

@@ -22,7 +22,17 @@ from steersman.kube.types import (
 )
 from steersman.operators.hourglass.types import StoredExecutor, StoredPerformer
 from steersman.testing import eventually
-from steersman.testing.hourglassing import API, CONFIG, executor, performer, ready_performer, status_of
+from steersman.testing.hourglassing import (
+    API,
+    CONFIG,
+    executor,
+    executor_pods,
+    gone,
+    performer,
+    ready_performer,
+    running_executor,
+    status_of,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -36,36 +46,12 @@ def chains(*names):
     ]
 
 
-async def running(client, name, namespace):
-    async def settled():
-        found = await client.get(StoredExecutor, name, namespace=namespace)
-        status = found.status or {}
-        assert status.get("observedGeneration") == found.metadata.generation, status
-        assert status.get("phase") == "Running", status
-        return status
-
-    return await eventually(settled, f"executor {name} runs", timeout=120)
-
-
-async def pods_of(client, name, namespace):
-    listing = await client.list(Pod, namespace=namespace, label_selector=f"hourglass.eigenlayer.io/name={name}")
-    return [pod for pod in listing.items if not pod.deleting]
-
-
-async def gone(client, kind, name, namespace):
-    try:
-        await client.get(kind, name, namespace=namespace)
-    except NotFound:
-        return True
-    return False
-
-
 async def test_an_executor_of_two_replicas_has_everything_and_scales_by_its_scale(
     admin, operator, pool, namespace, full
 ):
     node = await pool()
     await admin.create(executor("e", namespace, replicas=2, nodeSelector={"pool": node}))
-    status = await running(admin, "e", namespace)
+    status = await running_executor(admin, "e", namespace)
     assert status["conditions"][-1]["reason"] == "DeploymentAvailable"
     config = await admin.get(ConfigMap, "e-config", namespace=namespace)
     assert yaml.safe_load(config.data["config.yaml"])["chains"][0]["chain_id"] == 1
@@ -97,7 +83,7 @@ async def test_an_executor_of_two_replicas_has_everything_and_scales_by_its_scal
 
     scale = await admin.scale(StoredExecutor, "e", 3, namespace=namespace)
     assert scale.spec.replicas == 3
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
     scale = await admin.scale(StoredExecutor, "e", namespace=namespace)
     assert (scale.status.replicas, scale.status.selector) == (
         3,
@@ -115,7 +101,7 @@ async def _phase(client, name, namespace, phase):
 async def test_an_autoscaler_can_read_the_scale(admin, operator, pool, namespace, full):
     node = await pool()
     await admin.create(executor("e", namespace, nodeSelector={"pool": node}))
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
     metric = {
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
@@ -133,7 +119,7 @@ async def test_an_autoscaler_can_read_the_scale(admin, operator, pool, namespace
     }
     await admin.create(scaler)
     await eventually(lambda: _replicas(admin, namespace, 2), "the autoscaler sets its minimum", timeout=120)
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
 
 
 async def _replicas(client, namespace, number):
@@ -145,22 +131,22 @@ async def test_a_change_of_configuration_rolls_once_and_a_restart_by_hand_is_kep
 ):
     node = await pool()
     await admin.create(executor("e", namespace, nodeSelector={"pool": node}))
-    first = await running(admin, "e", namespace)
-    before = {pod.metadata.uid for pod in await pods_of(admin, "e", namespace)}
+    first = await running_executor(admin, "e", namespace)
+    before = {pod.metadata.uid for pod in await executor_pods(admin, "e", namespace)}
     await admin.patch(StoredExecutor, "e", {"spec": {"config": {"logLevel": "debug"}}}, namespace=namespace)
 
     async def rolled():
-        now = {pod.metadata.uid for pod in await pods_of(admin, "e", namespace)}
+        now = {pod.metadata.uid for pod in await executor_pods(admin, "e", namespace)}
         return len(now) == 1 and not now & before
 
     await eventually(rolled, "the pods are new", timeout=120)
-    status = await running(admin, "e", namespace)
+    status = await running_executor(admin, "e", namespace)
     assert status["configHash"] != first["configHash"]
     stamp = {"kubectl.kubernetes.io/restartedAt": "now"}
     restart = {"spec": {"template": {"metadata": {"annotations": stamp}}}}
     await admin.patch(Deployment, "e", restart, namespace=namespace)
     await admin.patch(StoredExecutor, "e", {"spec": {"image": "executor:2"}}, namespace=namespace)
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
     live = await admin.get(Deployment, "e", namespace=namespace)
     assert live.spec.template.metadata.annotations["kubectl.kubernetes.io/restartedAt"] == "now"
     assert live.spec.template.spec.containers[0].image == "executor:2"
@@ -180,12 +166,12 @@ async def test_keys_by_reference_roll_the_executor_when_they_change(admin, opera
     await eventually(missing, timeout=90)
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "vault", "namespace": namespace}}
     await admin.apply({**body, "stringData": {"ecdsa": "first"}}, field_manager="test", force=True)
-    await running(admin, "e", namespace)
-    before = {pod.metadata.uid for pod in await pods_of(admin, "e", namespace)}
+    await running_executor(admin, "e", namespace)
+    before = {pod.metadata.uid for pod in await executor_pods(admin, "e", namespace)}
     await admin.patch(Secret, "vault", {"stringData": {"ecdsa": "second"}}, namespace=namespace)
 
     async def rolled():
-        now = {pod.metadata.uid for pod in await pods_of(admin, "e", namespace)}
+        now = {pod.metadata.uid for pod in await executor_pods(admin, "e", namespace)}
         return len(now) == 1 and not now & before
 
     await eventually(rolled, "the pods are new", timeout=120)
@@ -194,8 +180,8 @@ async def test_keys_by_reference_roll_the_executor_when_they_change(admin, opera
 async def test_deleting_an_executor_removes_pods_before_what_they_read(admin, operator, pool, namespace, full):
     node = await pool()
     await admin.create(executor("e", namespace, nodeSelector={"pool": node}))
-    await running(admin, "e", namespace)
-    (pod,) = await pods_of(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
+    (pod,) = await executor_pods(admin, "e", namespace)
     hold = {"metadata": {"finalizers": ["example.org/slow"]}}
     await admin.patch(Pod, pod.name, hold, namespace=namespace)
     await admin.delete(StoredExecutor, "e", namespace=namespace)
@@ -306,7 +292,7 @@ async def test_every_documented_sample_runs(admin, operator, pool, namespace, fu
         selector["pool"] = node
         await admin.create(body)
     for name in executors:
-        await running(admin, name, namespace)
+        await running_executor(admin, name, namespace)
     for name in SAMPLES:
         await ready_performer(admin, name, namespace)
 
@@ -358,7 +344,7 @@ async def test_restricted_pods_pass_a_restricted_namespace_and_others_are_told(a
     await admin.create(executor("e", namespace, nodeSelector={"pool": node}))
     await admin.create(performer("safe", namespace, podSecurity="Restricted", **placed))
     await admin.create(performer("free", namespace, **placed))
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
     await ready_performer(admin, "safe", namespace)
 
     async def refused():

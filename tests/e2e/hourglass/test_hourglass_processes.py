@@ -21,8 +21,11 @@ from steersman.operators.hourglass.types import ADOPTED, TEMPLATE_HASH, StoredEx
 from steersman.testing import eventually
 from steersman.testing.hourglassing import (
     executor,
+    executor_pods,
+    gone,
     performer,
     ready_performer,
+    running_executor,
     upstream_executor,
     upstream_performer,
 )
@@ -32,29 +35,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 def on(node):
     return {"nodeSelector": {"pool": node}}
-
-
-async def running(client, name, namespace):
-    async def settled():
-        found = await client.get(StoredExecutor, name, namespace=namespace)
-        status = found.status or {}
-        assert status.get("observedGeneration") == found.metadata.generation, status
-        return status.get("phase") == "Running"
-
-    return await eventually(settled, f"executor {name} runs", timeout=120)
-
-
-async def pods_of(client, name, namespace):
-    listing = await client.list(Pod, namespace=namespace, label_selector=f"hourglass.eigenlayer.io/name={name}")
-    return [pod for pod in listing.items if not pod.deleting]
-
-
-async def gone(client, kind, name, namespace):
-    try:
-        await client.get(kind, name, namespace=namespace)
-    except NotFound:
-        return True
-    return False
 
 
 async def test_objects_of_both_upstream_versions_are_adopted_without_deleting_a_pod(
@@ -72,7 +52,7 @@ async def test_objects_of_both_upstream_versions_are_adopted_without_deleting_a_
     await upstream_executor(admin, theirs, node)
 
     async def up():
-        pods = await pods_of(admin, "e", namespace)
+        pods = await executor_pods(admin, "e", namespace)
         return [pod.metadata.uid for pod in pods if pod.status.phase == "Running"]
 
     executors_pods = await eventually(up, "the original's executor runs", timeout=90)
@@ -83,7 +63,7 @@ async def test_objects_of_both_upstream_versions_are_adopted_without_deleting_a_
         assert pod.metadata.uid == uid
         assert pod.annotations[TEMPLATE_HASH] == status["templateHash"]
         assert status["recreations"] == 0
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
     assert await up() == executors_pods
     live = await admin.get(Deployment, "e", namespace=namespace)
     assert ADOPTED in live.annotations
@@ -164,7 +144,7 @@ async def test_killed_again_and_again_while_specs_change_it_ends_as_the_last_spe
         await ready_performer(admin, name, namespace, observedImage="avs:4")
         listing = await admin.list(Pod, namespace=namespace, label_selector=f"hourglass.eigenlayer.io/performer={name}")
         assert [pod.spec.containers[0].image for pod in listing.items if not pod.deleting] == ["avs:4"]
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
 
 
 async def _some_pod(client, namespace, image):
@@ -190,7 +170,7 @@ async def test_least_rights_are_enough_and_nothing_a_run_produces_holds_key_mate
     full_house = {"strategy": "BlueGreen", "replicas": 2, "networkPolicy": "ExecutorOnly", "executorRef": "e"}
     await admin.create(performer("p", namespace, scheduling=on(node), config=environment, **full_house))
     await admin.create(performer("bad", namespace, config=environment, scheduling={"nodeSelector": {"a": "b c"}}))
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
     await ready_performer(admin, "p", namespace)
     await admin.patch(StoredPerformer, "p", {"spec": {"image": "avs:2"}}, namespace=namespace)
     await ready_performer(admin, "p", namespace, observedImage="avs:2")
@@ -243,7 +223,7 @@ async def test_an_idle_operator_writes_nothing(admin, alone, pool, namespace, fu
         await admin.create(performer(name, namespace, scheduling=on(node)))
         await ready_performer(admin, name, namespace)
     await admin.create(executor("e", namespace, **on(node)))
-    await running(admin, "e", namespace)
+    await running_executor(admin, "e", namespace)
     rounds = iter(range(1000))
 
     async def quiet():

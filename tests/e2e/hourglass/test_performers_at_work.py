@@ -12,7 +12,7 @@ from steersman.kube.resources import Kind
 from steersman.kube.types import EndpointSlice, Node, Pod, Service, ServiceAccount
 from steersman.operators.hourglass.types import TEMPLATE_HASH, StoredPerformer
 from steersman.testing import eventually
-from steersman.testing.hourglassing import performer, ready_performer, status_of
+from steersman.testing.hourglassing import gone, performer, ready_performer, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -39,14 +39,6 @@ async def reason_is(client, name, namespace, reason):
 
 async def pod_of(client, name, namespace):
     return await client.get(Pod, f"performer-{name}", namespace=namespace)
-
-
-async def gone(client, kind, name, namespace):
-    try:
-        await client.get(kind, name, namespace=namespace)
-    except NotFound:
-        return True
-    return False
 
 
 async def test_gpus_are_placed_by_capacity_and_a_pod_that_waits_is_not_churned(admin, operator, pool, namespace, full):
