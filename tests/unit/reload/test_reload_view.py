@@ -75,6 +75,7 @@ def test_rollouts_under_way_and_failed_ones_are_there_with_who_halts():
     assert [(one.outcome.phase, one.halts) for one in view.rollouts] == [("failed", True), ("progressing", False)]
     assert [(one.workload, one.gate) for one in view.pending] == [(me("c"), "halt")]
     assert ("halted by a failure", 1) in cells(view, "Reload")
+    assert [row[2:4] for row in cells(view, "Pending restarts")] == [("halt", "")]  # no time opens that
 
 
 def test_an_open_circuit_says_when_it_closes():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tables_of"]
 
+_TIMED: Final = frozenset({"freeze", "budget", "schedule", "window"})  # gates that open at a time that is known
 _BAD: Final = frozenset({"missing", "budget", "halt"})  # gates behind which somebody should look
 _SHOWN: Final = 50  # restarts of the past
 
@@ -55,7 +56,7 @@ def _pending(view: ReloadView) -> list[Row]:
                 str(one.workload),
                 _told(one.changes, one.workload.namespace),
                 f"wave {one.wave}" if one.gate == "wave" else one.gate,
-                "" if one.due is None else format_time(one.due),
+                "" if one.due is None or one.gate not in _TIMED else format_time(one.due),
                 one.reason,
             ),
             State.BAD if one.gate in _BAD else State.WAITING,
