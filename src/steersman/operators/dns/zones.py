@@ -84,6 +84,7 @@ class ZoneKeeper:
         except PlanError as error:
             summary.reason, summary.message = error.reason, str(error)
             book.problem = (error.reason, str(error))
+            book.pending |= book.sources  # all of them hear when it is over
             self._point_all_the_same(zone, book, error.reason, ctx.cache)
             book.outcome_ready = book.heard = True
         book.early = 0

@@ -1,0 +1,39 @@
+"""A zone that cannot be published for a while: what is served stays served, and everybody hears when it is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.testing import eventually
+from steersman.testing.zones import Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+NOBODY = [{"selector": {"matchLabels": {"dns": "nobody"}}}]
+
+
+@pytest.fixture
+async def pair(embedded, client, dns_kinds, namespace, named):
+    """A primary and a secondary."""
+    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
+        made = Site(client, namespace, [one], [two])
+        await made.instances()
+        yield made
+
+
+async def test_records_hear_that_their_zone_is_served_again(pair):
+    await pair.zone("example.org")
+    await pair.zone("2.0.192.in-addr.arpa")
+    await pair.record("A", "www", ipv4Addresses=["192.0.2.1"], ptr=True)
+    await pair.record("A", "plain", ipv4Addresses=["192.0.2.2"])
+    async with pair.running():
+        await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=120)
+        await eventually(lambda: pair.is_ready("ARecord", "plain"), timeout=120)
+        for zone, reason in (
+            ("example.org", "ZoneNotConfigured"),
+            ("2.0.192.in-addr.arpa", "ReverseZoneNotConfigured"),
+        ):
+            await pair.zone(zone, bind9InstancesFrom=NOBODY)
+            await eventually(lambda why=reason: pair.is_ready("ARecord", "www", why), timeout=120)
+            await pair.zone(zone)
+            await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=20)
+            await eventually(lambda: pair.is_ready("ARecord", "plain"), timeout=20)
