@@ -7,6 +7,7 @@ from datetime import timedelta
 import dns.rcode
 import pytest
 
+from steersman.kube.types.core import Secret
 from steersman.testing import RequestLog, eventually
 from steersman.testing.zones import Site, ask, serial, values
 
@@ -87,3 +88,29 @@ async def test_a_zone_whose_secondary_names_a_catalog_that_nobody_declared_says_
         await site.zone("catalog.test", catalog=True)
         await eventually(lambda: site.is_ready("DNSZone", "a.test"), timeout=120)
         await eventually(lambda: serial(site.secondaries[0], "a.test"), timeout=120)
+
+
+async def test_zones_stay_in_a_catalog_while_nobody_can_ask_a_secondary_or_write_a_primary(site):
+    one, two = site.servers
+    await site.zone("catalog.test", catalog=True, bind9InstancesFrom=[{"selector": {"matchLabels": {"keeps": "it"}}}])
+    for number, server in enumerate(site.servers):  # the catalog has instances of its own, with keys of their own
+        config = {"config": {"catalogZone": "catalog.test"}} if number else {}
+        role = "secondary" if number else "primary"
+        await site.instance(f"catalog-{number}", role, server, labels={"dns": "no", "keeps": "it"}, **config)
+    await site.zone("a.test")
+    async with site.running(not_ready=SOON):
+        await eventually(lambda: serial(two, "a.test"), timeout=120)
+        await eventually(lambda: site.is_ready("DNSZone", "a.test"), timeout=120)
+        before = await serial(one, "catalog.test")
+        await site.client.delete(Secret, "secondary-0-key", namespace=site.namespace)
+        await eventually(lambda: site.is_ready("DNSZone", "a.test", "KeyMissing"), timeout=120)
+        await site.key("secondary-0-key", two)
+        await eventually(lambda: site.is_ready("DNSZone", "a.test"), timeout=120)
+        await site.delete("Bind9Instance", "primary-0")
+        await eventually(lambda: site.is_ready("DNSZone", "a.test", "NoPrimary"), timeout=120)
+    async with site.running(not_ready=SOON, drift_period=SOON) as manager:
+        tally = manager.engine("dns-zones").tally
+        await eventually(lambda: tally.results["requeue_after"] > 6, "several looks", timeout=120)
+        assert await site.is_ready("DNSZone", "catalog.test")
+        assert await serial(one, "catalog.test") == before
+        assert await serial(two, "a.test")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steersman.testing import eventually
-from steersman.testing.zones import Site
+from steersman.testing.zones import Site, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NOBODY = [{"selector": {"matchLabels": {"dns": "nobody"}}}]
@@ -37,3 +37,19 @@ async def test_records_hear_that_their_zone_is_served_again(pair):
             await pair.zone(zone)
             await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=20)
             await eventually(lambda: pair.is_ready("ARecord", "plain"), timeout=20)
+
+
+async def test_a_zone_without_a_primary_goes_on_being_served_by_its_secondaries(pair):
+    (two,) = pair.secondaries
+    await pair.zone("example.org")
+    await pair.record("A", "www", ipv4Addresses=["192.0.2.1"])
+    async with pair.running():
+        await eventually(lambda: pair.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+        await eventually(lambda: pair.is_ready("DNSZone", "example.org"), timeout=120)
+        await pair.delete("Bind9Instance", "primary-0")
+        await eventually(lambda: pair.gone("Bind9Instance", "primary-0"), timeout=120)
+        await eventually(lambda: pair.is_ready("DNSZone", "example.org", "NoPrimary"), timeout=120)
+        assert await values(two, "www.example.org", "A") == {"192.0.2.1"}
+        await pair.instance("primary-0", "primary", pair.primaries[0])
+        await eventually(lambda: pair.is_ready("DNSZone", "example.org"), timeout=120)
+        assert await pair.answers("www.example.org", "A", {"192.0.2.1"})

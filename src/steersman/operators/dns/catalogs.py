@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from steersman.kube.resources import ObjectRef
-    from steersman.operators.dns.servers import Server
     from steersman.operators.dns.zonekinds import DNSZone
 
 __all__ = ["Catalogs", "catalog_parts", "catalogs_of", "member_key", "member_source"]
@@ -40,11 +39,14 @@ def member_source(zone: ObjectRef) -> str:
     return f"dnszone/{zone.namespace}/{zone.name}"
 
 
-def catalogs_of(zone: DNSZone, servers: Iterable[Server]) -> dict[Catalog, Server]:
-    """The catalogs that a zone should be in, each with a secondary that takes its zones from there."""
+def catalogs_of(zone: DNSZone, secondaries: Iterable[tuple[ObjectRef, str]]) -> dict[Catalog, ObjectRef]:
+    """The catalogs that a zone should be in, each with an instance that takes its zones from there.
+
+    Whether that instance can be asked just now is of no account: what is not listed it serves no more.
+    """
     if zone.spec.catalog:
         return {}
-    return {(one.instance.namespace, one.catalog): one for one in servers if one.catalog}
+    return {(instance.namespace, catalog): instance for instance, catalog in secondaries if catalog}
 
 
 def catalog_parts(is_catalog: bool) -> list[Contribution]:

@@ -13,7 +13,8 @@ from steersman.kube.resources import ObjectRef
 from steersman.kube.types.core import Secret
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.book import Books
-from steersman.operators.dns.fleet import Fleet, keys_of, servers_of
+from steersman.operators.dns.catalogs import catalogs_of
+from steersman.operators.dns.fleet import Fleet, catalog_of, keys_of, servers_of
 from steersman.operators.dns.pointers import Directory, lets_in, named_in, zones_above
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.selection import choose_instances
@@ -113,6 +114,19 @@ class Desk:
                 pods = cache[Pod].by_index("dns-instance", f"{instance.namespace}/{instance.name}")
             found += servers_of(instance, cluster, keys, pods)
         return found, problems
+
+    def catalogs_of(
+        self, zone: DNSZone, instances: Iterable[Bind9Instance], cache: Any
+    ) -> dict[tuple[str, str], ObjectRef]:
+        """The catalogs that a zone should be in, each with an instance that takes its zones from there."""
+        clusters = cache[Bind9Cluster]
+        return catalogs_of(
+            zone,
+            [
+                (one.ref, catalog_of(one, clusters.get(ObjectRef(one.spec.cluster_ref, one.namespace))))
+                for one in instances
+            ],
+        )
 
     def tell_records(self, namespace: str, sources: Iterable[str]) -> None:
         """Have these records reported. Those of PTR records name the namespace they come from themselves."""

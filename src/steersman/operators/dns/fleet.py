@@ -36,6 +36,7 @@ __all__ = [
     "SHARED_KEY",
     "ZONES",
     "Fleet",
+    "catalog_of",
     "key_ref_of",
     "keys_of",
     "ready_since",
@@ -135,7 +136,7 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
         "allow_transfer": tuple(allowed_transfers(instance, cluster)),
         "records_only": spec.records_only,
         "api_port": api_port_of(instance, cluster),
-        "catalog": _catalog(instance, cluster),
+        "catalog": catalog_of(instance, cluster),
         "primaries": tuple(spec.primary_servers or ()) if spec.role == "secondary" else (),
     }
     if spec.endpoints:
@@ -193,7 +194,7 @@ def bindcar_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Bindcar
     return instance.spec.bindcar_config or own or (shared.bindcar_config if shared is not None else None)
 
 
-def _catalog(instance: Bind9Instance, cluster: Bind9Cluster | None) -> str:
+def catalog_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> str:
     """The catalog zone of a secondary that exists already: the instance's word, else the cluster's."""
     if instance.spec.role != "secondary" or not instance.spec.endpoints:
         return ""

@@ -16,7 +16,6 @@ from steersman.errors import DriverError, PlanError
 from steersman.kube.types.core import Secret
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.book import ZoneBook
-from steersman.operators.dns.catalogs import catalogs_of
 from steersman.operators.dns.checks import RRSIG, delegation_problems, parent_of, signature_problems
 from steersman.operators.dns.desk import Desk
 from steersman.operators.dns.names import name_of, owner_in, short_text
@@ -159,8 +158,8 @@ class Survey:
             self._pointers = Directory()
             for other in self._cache[DNSZone]:
                 with suppress(PlanError):
-                    servers, _ = self.desk.servers(self.desk.choose(other, self._cache).instances, self._cache)
-                    listed = frozenset(catalogs_of(other, servers))
+                    chosen = self.desk.choose(other, self._cache).instances
+                    listed = frozenset(self.desk.catalogs_of(other, chosen, self._cache))
                     self._pointers.catalogs.put(other.ref, zone_name(other), listed)
                     ZoneBook(other.ref).load(
                         other,

@@ -15,7 +15,6 @@ from steersman.errors import DriverError, PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import parse_time
 from steersman.operators.dns.book import zones_wanting
-from steersman.operators.dns.catalogs import catalogs_of
 from steersman.operators.dns.compiler import ZONE
 from steersman.operators.dns.pointers import asks, contributions_to, is_reverse, lets_in, named_in, pointers_of
 from steersman.operators.dns.publisher import LISTED_IN, Job, publish, remove
@@ -71,11 +70,13 @@ class ZoneKeeper:
             summary.problems = {name: (error.reason, str(error)) for name, error in problems.items()}
             known = zone.status is not None and bool(zone.status.serial)
             if known:  # a secondary that hears of a zone before its primaries have it tries again much later
-                self._list(zone, servers, summary, ctx.cache)
+                self._list(zone, summary, ctx.cache)
+            if not any(instance.spec.role == "primary" for instance in choice.instances):
+                raise PlanError("of the selected instances none is a primary", reason="NoPrimary")  # noqa: TRY301
             with desk.publishing():
                 await self._publish(ctx, zone, book, servers, summary)
             if not known and summary.report is not None and not summary.report.errors:
-                self._list(zone, servers, summary, ctx.cache)
+                self._list(zone, summary, ctx.cache)
         except _TooEarly as early:
             book.early += 1
             if not book.early % 30:
@@ -91,14 +92,14 @@ class ZoneKeeper:
         await self._retire(ctx, zone, summary)
         return await self._tell(ctx, zone, book, summary)
 
-    def _list(self, zone: DNSZone, servers: list[Server], summary: Summary, cache: Any) -> None:
+    def _list(self, zone: DNSZone, summary: Summary, cache: Any) -> None:
         """See to it that a zone is in the catalogs of its secondaries, and in no other."""
-        wanted = catalogs_of(zone, servers)
-        for (namespace, name), server in wanted.items():
+        wanted = self.desk.catalogs_of(zone, summary.instances, cache)
+        for (namespace, name), instance in wanted.items():
             rows = cache[DNSZone].by_index("dns-zone-name", name)
             if not any(one.namespace == namespace and one.spec.catalog and not one.deleting for one in rows):
                 text = f"{namespace} has no DNSZone {name} with catalog: true"
-                summary.problems[str(server.instance)] = ("CatalogMissing", text)
+                summary.problems[str(instance)] = ("CatalogMissing", text)
         news = self.desk.catalogs.put(zone.ref, zone_name(zone), frozenset(wanted))
         self.desk.tell_catalogs(news, cache)
 
@@ -120,8 +121,6 @@ class ZoneKeeper:
                 "no Bind9Instance serves it (bind9InstancesFrom, clusterRef and zonesFrom select none)",
                 reason="NoInstances",
             )
-        if not any(instance.spec.role == "primary" for instance in choice.instances):
-            raise PlanError("of the selected instances none is a primary", reason="NoPrimary")
         holder = self._holder(zone, choice, cache)
         if holder is not None:
             raise PlanError(
