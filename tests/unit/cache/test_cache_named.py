@@ -16,7 +16,7 @@ from steersman.cache.named import NamedObjects
 from steersman.cache.reflector import ReflectorStatus
 from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
-from steersman.kube.errors import ConnectionFailed, Forbidden, KubeError
+from steersman.kube.errors import ConnectionFailed, Forbidden, KubeError, NotFound
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.resources import ObjectRef
 from steersman.logger import Logger
@@ -235,5 +235,23 @@ async def test_names_stand_in_for_a_collection_until_it_has_been_read_whatever_e
     assert client.asked.count("stream all") > 2
     assert client.asked.count("list metadata.name=a") == 1
     assert not informer.knows(ref("b"))  # nobody has looked
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_optional_kind_that_is_removed_again_is_no_problem():
+    clock = VirtualClock()
+    client = Refusing(clock)
+    client.trouble = None
+    metrics = CacheMetrics(CollectorRegistry())
+    informer = SharedInformer(client, Thing, random=random.Random(1), metrics=metrics, clock=clock, optional=True)
+    task = asyncio.create_task(informer.run())
+    await clock.advance(10)
+    assert (informer.health().objects, informer.health().problem) == (1, None)
+    client.trouble = NotFound("no such kind", code=404)
+    client.ended.set()
+    await clock.advance(10)
+    assert "list all" in client.asked[2:]
+    assert informer.health().problem is None
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
