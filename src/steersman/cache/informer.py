@@ -179,7 +179,8 @@ class SharedInformer(Generic[T]):
     def _is_expected(self, reflector: Reflector[T]) -> bool:
         """Whether it does not matter that a collection cannot be read: names stand in for it, or it is optional."""
         status = reflector.status
-        absent = self._optional and not status.synced and isinstance(status.error, (NotFound, Forbidden))
+        hidden = not status.synced and isinstance(status.error, Forbidden)
+        absent = self._optional and (hidden or isinstance(status.error, NotFound))  # not yet, or not any more
         return absent or (status.refused and self._by_name != "never")
 
     def _check_synced(self) -> None:

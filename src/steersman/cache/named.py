@@ -138,5 +138,5 @@ class NamedObjects(Generic[T]):
             self._followed.pop(ref, None)
         await asyncio.gather(*ending.values(), return_exceptions=True)
         for ref in ending:
-            if ref not in self._users:
+            if ref not in self._users and self._needed(ref):  # else the object is the collection's
                 self._forget(ref)

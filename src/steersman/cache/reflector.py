@@ -96,7 +96,7 @@ class ReflectorStatus(msgspec.Struct, kw_only=True):
     revision: str = ""
     last_event: float | None = None  # monotonic seconds of the last event, bookmark or list
     error: KubeError | None = None  # why the last step failed; None once something worked again
-    refused: bool = False  # not even a list is allowed; a watch that is not is followed by a list
+    refused: bool = False  # not even a list was allowed, and nothing has worked since
 
 
 class Reflector(Generic[T]):
@@ -278,7 +278,8 @@ class Reflector(Generic[T]):
         self._metrics.failed(error.reason)
         known = self.status.error
         self.status.error = error
-        self.status.refused = isinstance(step, List) and isinstance(error, (Forbidden, Unauthorized))
+        if isinstance(step, List) and isinstance(error, (Forbidden, Unauthorized)):
+            self.status.refused = True  # until something works: any other failure says nothing about rights
         self._on_status()
         if known is not None and known.reason == error.reason:
             return

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.cache.informer import SingleScope
+from steersman.cache.informer import SharedInformer, SingleScope
 from steersman.cache.metrics import CacheMetrics
 from steersman.cache.named import NamedObjects
 from steersman.cache.reflector import ReflectorStatus
 from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
-from steersman.kube.errors import Forbidden
+from steersman.kube.errors import ConnectionFailed, Forbidden, KubeError, NotFound
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.resources import ObjectRef
 from steersman.logger import Logger
-from steersman.testing.clock import settle
+from steersman.testing.clock import VirtualClock, settle
 
 
 class Thing(Resource, group="example.org", version="v1"):
@@ -164,5 +166,92 @@ async def test_what_the_collection_shows_again_is_not_followed_by_itself_and_sta
     await settle()
     assert bench.running() == []
     assert bench.store.get(ref("a")) is not None
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_the_collection_shows_stays_also_when_the_name_is_given_up_at_the_same_time():
+    listed = set()
+    bench = Bench(needed=lambda name: name not in listed)
+    task = asyncio.create_task(bench.names.run())
+    bench.names.want("me", [ref("a")])
+    await settle()
+    await bench.made["a"].answer(thing("a"))
+    listed.add(ref("a"))  # the collection can be read again, and the store has what it showed
+    bench.names.want("me", [])
+    await settle()
+    assert bench.running() == []
+    assert bench.store.get(ref("a")) is not None
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+class Refusing:
+    """Stands for a client: `trouble` comes of the collection, an object of every name."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.ended = asyncio.Event()
+        self.trouble: KubeError | None = Forbidden("no", code=403)
+        self.asked = []
+
+    async def pages(self, _target, *, field_selector, **_options):
+        self.asked.append(f"list {field_selector or 'all'}")
+        if not field_selector:
+            await self.clock.sleep(0.1)
+            if self.trouble is not None:
+                raise self.trouble
+        name = field_selector.partition("=")[2] if field_selector else "a"
+        yield SimpleNamespace(items=[thing(name)], undecodable=[], resource_version="4")
+
+    @contextlib.asynccontextmanager
+    async def watch(self, _target, *, field_selector, send_initial_events, **_options):
+        self.asked.append(f"{'stream' if send_initial_events else 'watch'} {field_selector or 'all'}")
+        if send_initial_events:
+            raise self.trouble if self.trouble is not None and not field_selector else Forbidden("no", code=403)
+        yield SimpleNamespace(batch=self.end)
+        if self.trouble is not None:
+            raise self.trouble
+
+    async def end(self):
+        await self.ended.wait()
+
+
+async def test_names_stand_in_for_a_collection_until_it_has_been_read_whatever_else_it_fails_with():
+    clock = VirtualClock()
+    client = Refusing(clock)
+    metrics = CacheMetrics(CollectorRegistry())
+    informer = SharedInformer(
+        client, Thing, random=random.Random(1), metrics=metrics, clock=clock, by_name="refused", namespaces={"shop"}
+    )
+    task = asyncio.create_task(informer.run())
+    informer.want("me", [ref("a")])
+    await clock.advance(1)
+    assert informer.knows(ref("a"))
+    await clock.advance(100)  # the collection is asked for again, first as a stream, and refused again
+    assert client.asked.count("list metadata.name=a") == 1  # and nobody let go of the name meanwhile
+    client.trouble = ConnectionFailed("cut")
+    await clock.advance(100)
+    assert client.asked.count("stream all") > 2
+    assert client.asked.count("list metadata.name=a") == 1
+    assert not informer.knows(ref("b"))  # nobody has looked
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_optional_kind_that_is_removed_again_is_no_problem():
+    clock = VirtualClock()
+    client = Refusing(clock)
+    client.trouble = None
+    metrics = CacheMetrics(CollectorRegistry())
+    informer = SharedInformer(client, Thing, random=random.Random(1), metrics=metrics, clock=clock, optional=True)
+    task = asyncio.create_task(informer.run())
+    await clock.advance(10)
+    assert (informer.health().objects, informer.health().problem) == (1, None)
+    client.trouble = NotFound("no such kind", code=404)
+    client.ended.set()
+    await clock.advance(10)
+    assert "list all" in client.asked[2:]
+    assert informer.health().problem is None
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
