@@ -193,8 +193,11 @@ async def test_hourglass(stage, client, namespace):
     owner = await eventually(lambda: client.create(body), "the kind is known to all", timeout=LONG)
     await hourglassing.upstream_performer(client, owner, "none", head=True)  # a pod to adopt
     await client.create(hourglassing.performer("q", namespace))
+    left = {"name": "f-config", "namespace": namespace, "labels": {"hourglass.eigenlayer.io/name": "f"}}
+    await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": left})  # of an earlier executor, to adopt
     granted = await stage.start("hourglass")
-    await client.create(hourglassing.executor("e", namespace, **budget))
+    for name in ("e", "f"):
+        await client.create(hourglassing.executor(name, namespace, **budget))
     for kind, name in ((StoredPerformer, "p"), (StoredExecutor, "e")):
 
         async def told(kind=kind, name=name):

@@ -9,6 +9,7 @@ import click
 import pytest
 import structlog
 import yaml
+from prometheus_client import REGISTRY
 
 from steersman.cli.main import _run, cli
 from steersman.cli.run import _warn_of_missing
@@ -165,8 +166,21 @@ def test_every_option_of_run_is_also_a_variable(variable, value, said, monkeypat
     assert said in capsys.readouterr().err
 
 
+@pytest.fixture
+def no_metrics():
+    """A registry without the metrics that other tests of this process have made."""
+    before = list(REGISTRY._collector_to_names)
+    for one in before:
+        REGISTRY.unregister(one)
+    yield
+    for one in list(REGISTRY._collector_to_names):
+        REGISTRY.unregister(one)
+    for one in before:
+        REGISTRY.register(one)
+
+
 @pytest.mark.parametrize(("operator", "waits"), [("dns", 12), ("hourglass", 2), ("reload", 0), ("toolset", 0)])
-def test_the_kinds_an_operator_waits_for_are_told_once_with_the_command_that_installs_them(operator, waits):
+def test_the_kinds_an_operator_waits_for_are_told_once_with_the_command_that_installs_them(operator, waits, no_metrics):
     loaded = load_operator(operator)
     none = frozenset[Kind]()
     parts = loaded.parts(loaded.config(), Surroundings(served=none))
