@@ -9,10 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.kube.errors import Forbidden
-from steersman.kube.resources import Kind
+from steersman.kube.resources import Kind, ObjectRef
 from steersman.kube.types import Event
 from steersman.operators.reload.controller import controllers
+from steersman.operators.reload.dialects.wave import ENABLED, Wave
 from steersman.operators.reload.state import read_state
+from steersman.operators.reload.totals import read_totals
 from steersman.operators.reload.types import APPLIED, Budget, KindConfig, Options, SourceKind, Window
 from steersman.testing import eventually, running
 from steersman.testing.stations import refusing
@@ -39,7 +41,7 @@ class Site:
             secrets_by_name=by_name,
             names=names or {},
         )
-        return running(self.client, *controllers(options, registry=CollectorRegistry()))
+        return running(self.client, *controllers(options, dialects=[Wave()], registry=CollectorRegistry()))
 
     async def source(self, name, value, kind="Secret"):
         data = {"key": b64encode(value.encode()).decode() if kind == "Secret" else value}
@@ -51,10 +53,11 @@ class Site:
         sources = [{"secretRef": {"name": name, "optional": optional}} for name in secrets]
         return {"containers": [{"name": "main", "image": "web:1", "envFrom": sources}]}
 
-    async def workload(self, *secrets, name="web", optional=False):
+    async def workload(self, *secrets, name="web", optional=False, **annotations):
         labels = {"app": name}
         template = {"metadata": {"labels": labels}, "spec": self.pod(*secrets, optional=optional)}
-        meta = {"name": name, "namespace": self.namespace, "annotations": {"steersman.dev/reload": "auto"}}
+        annotations["steersman.dev/reload"] = "auto"
+        meta = {"name": name, "namespace": self.namespace, "annotations": annotations}
         spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
         await self.client.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
 
@@ -85,10 +88,15 @@ class Site:
         return await eventually(told, f"somebody is told {reason}", timeout=LONG)
 
 
-def names_of(manager, plural="secrets"):
+def secrets_of(manager):
+    """Where Secrets come from."""
+    (informer,) = [one for one in manager.cluster().caches if one.kind.plural == "secrets"]
+    return informer
+
+
+def names_of(manager):
     """The Secrets that are in memory."""
-    (informer,) = [one for one in manager.cluster().caches if one.kind.plural == plural]
-    with informer.snapshot() as snapshot:
+    with secrets_of(manager).snapshot() as snapshot:
         return [one.name for one in snapshot]
 
 
@@ -186,3 +194,29 @@ async def test_when_the_right_to_list_is_granted_later_nothing_is_lost_and_nothi
             assert (await site.state()).restarts == ()
             await site.source("db", "b")
             await site.restarted(1)
+
+
+async def test_a_name_that_becomes_known_during_a_look_is_not_taken_for_missing(site, monkeypatch):
+    managers = []
+
+    async def slowly(client, workload, dialects):
+        if workload.name == "slow":
+            ref = ObjectRef("db", site.namespace)
+            await eventually(lambda: managers and secrets_of(managers[0]).knows(ref), "db is known", timeout=LONG)
+        return await read_totals(client, workload, dialects)
+
+    monkeypatch.setattr("steersman.operators.reload.controller.read_totals", slowly)
+    await site.source("db", "a")
+    await site.workload("db", name="slow", optional=True, **{ENABLED: "true"})
+    await site.workload("db", name="web")
+    async with site.running("always") as manager:
+        managers.append(manager)
+        await site.applied("secret/db", name="web")
+        digest = (await site.state()).sources["secret/db"]
+
+        async def same():
+            state = await site.state("slow")
+            return state is not None and state.sources.get("secret/db") == digest
+
+        await eventually(same, "slow is seeded as web is", timeout=LONG)
+        assert (await site.state("slow")).restarts == ()

@@ -326,7 +326,10 @@ class _Scope(Generic[T]):
 
 
 class SingleScope(_Scope[T]):
-    """The same for the reflector of one name; what it hears says nothing about other names."""
+    """The same for the reflector of one name; what it hears says nothing about other names.
+
+    Where the collection can be read again, both deliver for a moment: what comes late then is not told.
+    """
 
     def __init__(
         self, store: Store[T], subscribers: Subscribers[T], ref: ObjectRef, forget: Callable[[ObjectRef], None]
@@ -342,6 +345,13 @@ class SingleScope(_Scope[T]):
         change = self._store.settle(self._ref, found)
         if change is not None:
             await self._subscribers.deliver_all([change], initial=initial)
+
+    def upsert(self, objects: Iterable[T]) -> None:
+        super().upsert([obj for obj in objects if not self._store.is_past(obj)])
+
+    def remove(self, obj: T) -> None:
+        if not self._store.is_past(obj):
+            super().remove(obj)
 
     def reached(self, revision: str) -> None:
         pass

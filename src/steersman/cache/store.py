@@ -160,6 +160,12 @@ class Store(Generic[T]):
             return None if old is None else self.remove(old)
         return None if old is not None and _same(old, obj) else self.upsert(obj)
 
+    def is_past(self, obj: T) -> bool:
+        """Whether base has something newer under the name of `obj`: somebody else who delivers to it was faster."""
+        known = self._base_get(ref_of(obj))
+        comparable = known is not None and revision_of(known).isdecimal() and revision_of(obj).isdecimal()
+        return comparable and is_newer(revision_of(known), revision_of(obj))
+
     def _fill(self, fresh: dict[str, dict[str, T]], revision: str, namespace: str | None) -> list[Change[T]]:
         """The first list, while nobody looks yet: the same as one `upsert` each, without the ceremony."""
         self._base = fresh

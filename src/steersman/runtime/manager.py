@@ -314,6 +314,7 @@ class Manager:
         if self._elector is not None:
             self._holding = asyncio.create_task(self._elector.hold(), name="leader election")
             self._holding.add_done_callback(retrieved)  # who stops anyway does not ask how it ended
+            self._holding.add_done_callback(self._deposed)
         self.working.set()
         for engine in self._engines.values():
             self._start_worker(engine)
@@ -323,6 +324,12 @@ class Manager:
         worker = asyncio.create_task(engine.run(), name=f"controller {engine.name}")
         worker.add_done_callback(self._worker_ended)
         self._workers.append(worker)
+
+    def _deposed(self, _holding: asyncio.Task[None]) -> None:
+        """Leadership is over. While everything is being stopped nobody else may notice in time."""
+        if self._stopping.is_set():
+            for worker in self._workers:
+                worker.cancel()
 
     def _worker_ended(self, worker: asyncio.Task[None]) -> None:
         if worker.cancelled() or self._supervisor is None:

@@ -130,6 +130,19 @@ async def test_a_list_that_no_longer_has_the_object_is_its_deletion(bench):
     assert bench.told == [(None, "1", True), ("1", None, False)]
 
 
+async def test_what_comes_late_does_not_undo_what_the_collection_has_shown(bench):
+    bench.names.want("me", [ref("a")])
+    await settle()
+    await bench.made["a"].answer(thing("a", 1, note="1"))
+    bench.store.replace([thing("a", 9, note="9")], "9", namespace="shop")  # the collection can be read again
+    bench.made["a"].sink.upsert([thing("a", 5, note="5")])
+    bench.made["a"].sink.remove(thing("a", 6))
+    assert bench.store.get(ref("a")).note == "9"
+    bench.made["a"].sink.upsert([thing("a", 10, note="10")])
+    bench.made["a"].sink.remove(thing("a", 11))
+    assert bench.told == [(None, "1", True), ("9", "10", False), ("10", None, False)]
+
+
 async def test_a_name_that_may_not_be_read_is_not_known_and_says_why(bench):
     bench.names.want("me", [ref("a")])
     await settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -11,6 +12,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from steersman.errors import ConfigError
+from steersman.kube.errors import NotFound
 from steersman.operators.reload.changes import Change
 from steersman.operators.reload.features import NotifyConfig
 from steersman.operators.reload.fleet import Fleet
@@ -194,6 +196,37 @@ async def test_a_receiver_that_does_not_answer_holds_up_no_other():
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await runner.cleanup()
+
+
+async def test_an_address_that_nobody_can_have_is_a_message_not_delivered_and_breaks_nothing():
+    sink = NotifyConfig(url=f"http://{'a' * 64}.example/hook", attempts=1)
+    registry, clock = CollectorRegistry(), VirtualClock()
+    notifier = Notifier([sink], Fleet(), registry=registry, clock=clock)
+    async with aiohttp.ClientSession() as session:
+        assert await notifier.deliver(session, NOTICE, sink, sink.url) is False
+    name = "steersman_reload_notifications_total"
+    assert registry.get_sample_value(name, {"format": sink.format, "result": "failed"}) == 1
+
+
+async def test_a_notifier_that_is_started_again_goes_on():
+    class Leases:
+        written: list[str] = []  # noqa: RUF012
+
+        async def get(self, *_args, **_options):
+            raise NotFound("no lease", code=404)
+
+        async def patch(self, _target, _name, patch, **_options):
+            self.written += patch["metadata"]["annotations"].values()
+
+    cluster, clock = SimpleNamespace(client=Leases()), VirtualClock(time=1000.0)
+    notifier = Notifier([], Fleet(), registry=CollectorRegistry(), clock=clock, lease="ops/steersman")
+    for _ in range(2):
+        task = asyncio.create_task(notifier.run(cluster))
+        await clock.advance(3)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert cluster.client.written == ["999"]
 
 
 # ------------------------------------------------------------------------------------------------ after a crash

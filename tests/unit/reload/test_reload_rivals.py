@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
 import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from steersman.kube.errors import ConnectionFailed, Forbidden, KubeError, NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.times import format_micro_time
 from steersman.kube.types import Lease
@@ -13,7 +18,7 @@ from steersman.kube.types.coordination import LeaseSpec
 from steersman.operators.reload.dialects.reloader import Reloader
 from steersman.operators.reload.neighbours import beside_others
 from steersman.operators.reload.oversight import AT_ONCE, Oversight
-from steersman.operators.reload.rivals import LEASES, TOLD, RivalWatch
+from steersman.operators.reload.rivals import ASK_SECONDS, LEASES, TOLD, RivalWatch
 from steersman.operators.reload.shadow import Shadow
 from steersman.operators.reload.types import Budget, Options, ReloadConfig
 from steersman.runtime.parts import Surroundings
@@ -61,6 +66,86 @@ async def test_a_rival_that_goes_on_renewing_stays_respected(rivals, clock):
         rivals.saw(lease(clock))
         await clock.advance(10)
         assert rivals.problem() is not None
+
+
+class Reach:
+    """Stands for a client: one Lease, which can be read or not."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.down, self.over = asyncio.Event(), False
+        self.lists = 0
+        self.now = lease(clock)
+
+    async def list(self, _target, **_options):
+        self.lists += 1
+        await asyncio.sleep(0)
+        if self.down.is_set():
+            raise ConnectionFailed("refused")
+        return SimpleNamespace(items=[self.now], resource_version="1")
+
+    @asynccontextmanager
+    async def watch(self, _target, **_options):
+        async def events():
+            if self.over:
+                return
+            await self.down.wait()
+            raise ConnectionFailed("cut")
+            yield
+
+        yield events()
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+async def test_a_rival_does_not_die_of_us_being_unable_to_look(clock, renewed):
+    client = Reach(clock)
+    name = client.now.name
+    rivals = RivalWatch([name], clock=clock, registry=CollectorRegistry(), home=["ops"])
+    task = asyncio.create_task(rivals.run(client))
+    await clock.advance(5)
+    client.down.set()
+    await clock.advance(100)
+    assert rivals.problem() is not None
+    if renewed:
+        client.now = lease(clock)
+    client.down.clear()
+    await clock.advance(ASK_SECONDS)
+    assert (rivals.problem() is not None) == renewed
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_server_that_ends_watches_at_once_is_not_asked_without_pause(clock):
+    client = Reach(clock)
+    client.over = True
+    rivals = RivalWatch([client.now.name], clock=clock, registry=CollectorRegistry(), home=["ops"])
+    task = asyncio.create_task(rivals.run(client))
+    await clock.advance(10)
+    assert 5 <= client.lists <= 12
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_leases_that_could_not_be_read_have_not_been_looked_at(clock):
+    class Barred:
+        trouble: KubeError = ConnectionFailed("refused")
+
+        async def list(self, _target, **_options):
+            raise Forbidden("no", code=403)
+
+        async def get(self, *_args, **_options):
+            raise self.trouble
+
+    client = Barred()
+    rivals = RivalWatch(["wave"], clock=clock, registry=CollectorRegistry(), home=["ops"])
+    task = asyncio.create_task(rivals.run(client))
+    await clock.advance(100)
+    assert not rivals.looked.is_set()
+    client.trouble = NotFound("no lease", code=404)
+    await clock.advance(ASK_SECONDS)
+    assert rivals.looked.is_set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_a_lease_given_back_or_gone_or_renewed_long_ago_is_no_rival(rivals, clock):

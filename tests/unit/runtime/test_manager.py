@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -429,6 +430,33 @@ async def test_the_lease_is_given_back_after_everything_that_acts_has_ended(hous
     await settle()
     assert house.diary == ["began a", "ended a"]
     assert house.lease.holder == ""
+
+
+async def test_a_lease_lost_while_a_task_is_slow_to_stop_ends_the_workers_at_once(house):
+    gate = asyncio.Event()
+
+    async def reconcile(ctx, obj):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            house.diary.append("reconcile ended")
+
+    async def task() -> None:
+        while not gate.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate.wait()
+
+    manager = house.build(Controller(App, reconcile), elector=house.elector())
+    manager.add_task("poller", task)
+    await house.start(manager)
+    house.caches[App].set(app())
+    await settle()
+    manager.stop()
+    house.lease.record, house.lease.version = Record(holder="thief", duration_seconds=15), 99
+    await house.clock.advance(2.5)
+    diary = list(house.diary)
+    gate.set()
+    assert diary == ["reconcile ended"]
 
 
 async def test_a_lease_lost_while_stopping_ends_the_grace(house):

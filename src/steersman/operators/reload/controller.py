@@ -297,14 +297,16 @@ class WorkloadKeeper:
                 return done  # a CronJob's own, which ends with what it began with
         self.reach.connect(ctx.cache, self.source_kinds, self._wake)
         self.ledger.live = True
-        if APPLIED not in workload.annotations:
-            workload = await read_totals(ctx.client, workload, self.dialects)
         now = Moment(wall=ctx.clock.time(), tick=ctx.clock.monotonic())
         look = self.look(workload, ctx.cache, now)
         self.ledger.set_interests(workload.ref, look.interests)
-        unread = self.reach.read(workload.ref, look.interests)
+        unread = self.reach.read(workload.ref, look.interests)  # before anything is waited for: it is about now
         if unread:
             return await self._blind(ctx, look, () if held else unread.problems)
+        if APPLIED not in workload.annotations:
+            whole = await read_totals(ctx.client, workload, self.dialects)
+            if whole is not workload:
+                workload, look = whole, self.look(whole, ctx.cache, now)
         if self.oversight.judge is not None:
             look = await self.oversight.judge.judged(look, now.wall)
         self.follower.looked(look, now, acts=not held)

@@ -202,7 +202,7 @@ class Notifier:
                 await self._clock.sleep(LOOK_SECONDS)
                 continue
             self.resume(found)
-        if found is None and await mark.write(self._since):
+        if not self._marked and await mark.write(self._since):  # there is none yet: begin with this moment
             self._marked = self._since
 
     def resume(self, mark: int | None) -> None:
@@ -309,7 +309,7 @@ class Notifier:
                     why = f"answered {answer.status}"
                     if answer.status in (400, 401, 403, 404, 410, 413):
                         break  # the same message will not be taken later
-            except (TimeoutError, aiohttp.ClientError) as error:
+            except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: no such host can be
                 why = type(error).__name__
         self.delivered.labels(sink.format, "failed").inc()
         log.warning("message not delivered", receiver=urlsplit(address).hostname, format=sink.format, why=why)

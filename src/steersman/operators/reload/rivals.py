@@ -55,6 +55,7 @@ HOMES: Final[Mapping[str, frozenset[str]]] = {
 }
 RULES: Final = (PolicyRule(api_groups=["coordination.k8s.io"], resources=["leases"], verbs=["list", "watch"]),)
 WATCH_SECONDS: Final = 300
+SHORT_SECONDS: Final = 1.0  # a watch that ends sooner is a server in trouble: let it breathe
 ASK_SECONDS: Final = 15.0  # between two questions where nothing may be watched
 SKEW_SECONDS: Final = 60.0  # by which the clocks of two machines may differ
 TOLD: Final = 100  # Leases of other namespaces that the log names: anybody can make one
@@ -120,6 +121,7 @@ class RivalWatch:
         self._home = tuple(dict.fromkeys(filter(None, (*home, *self._within))))
         self._clock = clock
         self._seen: dict[str, Sighting] = {}
+        self._blind: dict[tuple[str, tuple[str, ...]], float] = {}  # places that cannot be read for now, since when
         self._told: str | None = None
         self._told_of: dict[str, str] = {}  # Leases that hold one namespace, and their holders
         self._unseen = len(self._places())
@@ -140,10 +142,9 @@ class RivalWatch:
 
     def problem(self, namespace: str | None = None) -> str | None:
         """Who leads in our place, everywhere or in `namespace`; None when nobody does."""
-        now = self._clock.monotonic()
         for name, sighting in sorted(self._seen.items()):
             where = name.partition("/")[0]
-            if not sighting.alive(now) or name == self._own:
+            if not sighting.alive(self._as_of(name)) or name == self._own:
                 continue
             program = LEASES.get(name.partition("/")[2], "another controller")
             if self._reaches_all(name):
@@ -161,12 +162,17 @@ class RivalWatch:
 
     def _local(self) -> dict[str, Sighting]:
         """The living Leases that hold one namespace only."""
-        now = self._clock.monotonic()
         return {
             name: sighting
             for name, sighting in self._seen.items()
-            if name != self._own and sighting.alive(now) and not self._reaches_all(name)
+            if name != self._own and sighting.alive(self._as_of(name)) and not self._reaches_all(name)
         }
+
+    def _as_of(self, name: str) -> float:
+        """Until when a Lease, NS/NAME, would have been seen to change: who cannot look sees nobody renew."""
+        where, _, short = name.partition("/")
+        blind = [at for (place, names), at in self._blind.items() if short in names and place in ("", where)]
+        return min([self._clock.monotonic(), *blind])
 
     def saw(self, lease: Lease) -> None:
         """A Lease is like this."""
@@ -223,16 +229,17 @@ class RivalWatch:
     async def _follow(self, client: Client, namespace: str, names: tuple[str, ...]) -> None:
         first, refused = True, False
         while True:
-            wait = ASK_SECONDS
+            wait, began, answered = ASK_SECONDS, self._clock.monotonic(), refused
             try:
                 if refused:
                     await self._ask(client, namespace, names)
                 else:
                     await self._watch(client, namespace, names, first)
-                    wait = 0.0
+                    wait = max(0.0, began + SHORT_SECONDS - self._clock.monotonic())
                     first = False
             except Forbidden as error:
                 if refused:
+                    self._blind.pop((namespace, names), None)  # nothing can be known
                     log.warning(
                         "leases may not be read: other controllers go unnoticed", leases=names, error=str(error)
                     )
@@ -240,8 +247,10 @@ class RivalWatch:
                 else:
                     refused, wait = True, 0.0
             except KubeError as error:
+                answered = False
+                self._blind.setdefault((namespace, names), self._clock.monotonic())
                 log.debug("leases of other controllers not read", leases=names, error=str(error))
-            if first and refused and wait:
+            if first and answered:
                 first = False
                 self._once()
             self.tell()
@@ -251,6 +260,7 @@ class RivalWatch:
     async def _watch(self, client: Client, namespace: str, names: tuple[str, ...], first: bool) -> None:
         where, selector = namespace or None, f"metadata.name={names[0]}" if len(names) == 1 else None
         listing = await client.list(Lease, namespace=where, field_selector=selector)
+        self._blind.pop((namespace, names), None)
         found = {f"{lease.namespace}/{lease.name}": lease for lease in listing.items if lease.name in names}
         for known in [one for one in self._seen if one.partition("/")[2] in names]:
             if known not in found and namespace in ("", known.partition("/")[0]):
@@ -281,6 +291,7 @@ class RivalWatch:
                     self.saw(await client.get(Lease, name, namespace=where))
                 except NotFound:
                     self.lost(f"{where}/{name}")
+        self._blind.pop((namespace, names), None)
 
     def _once(self) -> None:
         self._unseen -= 1
