@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from steersman.operators.dns.zones import ZoneKeeper
 from steersman.testing import eventually
-from steersman.testing.zones import Site, values
+from steersman.testing.zones import Site, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NOBODY = [{"selector": {"matchLabels": {"dns": "nobody"}}}]
@@ -53,3 +56,30 @@ async def test_a_zone_without_a_primary_goes_on_being_served_by_its_secondaries(
         await pair.instance("primary-0", "primary", pair.primaries[0])
         await eventually(lambda: pair.is_ready("DNSZone", "example.org"), timeout=120)
         assert await pair.answers("www.example.org", "A", {"192.0.2.1"})
+
+
+async def test_a_reverse_zone_that_could_not_be_served_at_first_still_waits_for_everybody_s_word(pair, monkeypatch):
+    await pair.zone("example.org")
+    await pair.zone("2.0.192.in-addr.arpa")
+    await pair.record("A", "www", ipv4Addresses=["192.0.2.1"], ptr=True)
+    async with pair.running():
+        await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=120)
+    await pair.zone("2.0.192.in-addr.arpa", bind9InstancesFrom=NOBODY)
+    reconcile, heard = ZoneKeeper.reconcile, asyncio.Event()
+
+    async def slowly(keeper, ctx, zone):
+        if zone.name == "example.org":
+            await heard.wait()
+        return await reconcile(keeper, ctx, zone)
+
+    monkeypatch.setattr(ZoneKeeper, "reconcile", slowly)
+    async with pair.running() as manager:
+        await eventually(lambda: pair.is_ready("DNSZone", "2.0.192.in-addr.arpa", "NoInstances"), timeout=120)
+        tally = manager.engine("dns-zones").tally
+        looks = tally.results["requeue_after"]
+        await pair.zone("2.0.192.in-addr.arpa")
+        await eventually(lambda: tally.results["requeue_after"] > looks + 3, "several looks", timeout=120)
+        assert await serial(pair.primaries[0], "2.0.192.in-addr.arpa") is None
+        heard.set()
+        wanted = {"www.example.org."}
+        await eventually(lambda: pair.answers("1.2.0.192.in-addr.arpa", "PTR", wanted), timeout=120)

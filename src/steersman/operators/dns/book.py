@@ -114,7 +114,8 @@ class ZoneBook:
         self.marks: set[tuple[Any, str]] | None = None  # records that changed; None: all may have
         self.origins: set[Origin] | None = None  # records whose PTR records may be others; None: all may be
         self.heard = False  # what its records want is known, or that there is no knowing it
-        self.outcome_ready = False  # the draft has been sent to servers at least once, well or badly
+        self.outcome_ready = False  # there is something to say about it: it was published, or cannot be
+        self.began = False  # the draft has been sent to servers at least once, well or badly
         self.problem: tuple[str, str] | None = None  # why nothing can be served: reason, message
         self.pending: set[str] = set()  # sources whose change has not reached every primary
         self.retry = Retry()

@@ -146,8 +146,8 @@ class ZoneKeeper:
         own = own_contributions(zone, name, [server.address for server in primaries if not server.managed])
         with Snapshots(ctx.cache, user="dns zones") as fresh:
             desk.tell_reverse(book.load(zone, name, own, fresh, desk.directory), fresh)
-            leaving = self._leaving(zone, book, fresh) if not book.outcome_ready else []
-            if not book.outcome_ready and (unheard := self._unheard(zone, name, fresh)):
+            leaving = self._leaving(zone, book, fresh) if not book.began else []
+            if not book.began and (unheard := self._unheard(zone, name, fresh)):
                 raise _TooEarly(", ".join(unheard[:5]))
         if (b"", 2) not in book.draft.rrsets:
             held = next(iter(book.draft.held.get((b"", 2), {}).values()), None)
@@ -175,7 +175,7 @@ class ZoneKeeper:
             ignore=tuple(part.strip() for part in zone.annotations.get(DRIFT_IGNORE, "").split(",") if part.strip()),
             policy=zone.spec.dnssec_policy,
             look=look,
-            first=not book.outcome_ready,
+            first=not book.began,
             now=now,
             ours=frozenset(key for _, key in leaving),
         )
@@ -197,9 +197,9 @@ class ZoneKeeper:
         else:
             summary.news = set(book.pending)
         self._note_refusals(book, refused, summary)
-        if not book.outcome_ready:  # also those that were deleted while nobody was here
+        if not book.began:  # also those that were deleted while nobody was here
             summary.news |= {*book.sources, *(source for source, _ in leaving)}
-        book.outcome_ready = True
+        book.outcome_ready = book.began = True
         if desk.metrics is not None:
             desk.metrics.published(zone, report)
 
