@@ -1,4 +1,4 @@
-"""A zone that cannot be published for a while: what is served stays served, and everybody hears when it is over."""
+"""What does not work out: what is served stays served meanwhile, and everybody hears of it and when it is over."""
 
 from __future__ import annotations
 
@@ -83,3 +83,30 @@ async def test_a_reverse_zone_that_could_not_be_served_at_first_still_waits_for_
         heard.set()
         wanted = {"www.example.org."}
         await eventually(lambda: pair.answers("1.2.0.192.in-addr.arpa", "PTR", wanted), timeout=120)
+
+
+async def test_b10_what_is_said_about_signing_keys_and_has_no_effect_is_named_in_a_condition(
+    embedded, client, dns_kinds, namespace
+):
+    site = Site(client, namespace, [])
+    asked = {"keysFrom": {"secretRef": {"name": "bindy-keys"}}, "exportToSecret": True, "autoGenerate": False}
+
+    async def ignored():
+        rows = (await site.get("Bind9Instance", "made")).status.conditions
+        return next((row.message for row in rows if row.type == "Ignored"), "")
+
+    async with site.running():
+        for more, named in ((asked, asked), ({"autoGenerate": True, "exportToSecret": False}, {}), ({}, {})):
+            signing = {"enabled": True, **more}
+            spec = {"clusterRef": "", "role": "primary", "config": {"dnssec": {"signing": signing}}}
+            made = await site.apply("Bind9Instance", "made", spec)
+            generation = made["metadata"]["generation"]
+            await eventually(lambda g=generation: seen(site, g), timeout=120)
+            message = await ignored()
+            assert bool(message) == bool(named)
+            assert all(field in message for field in named), message
+
+
+async def seen(site, generation):
+    status = (await site.get("Bind9Instance", "made")).status
+    return status is not None and status.observed_generation == generation
