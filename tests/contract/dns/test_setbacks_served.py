@@ -85,6 +85,19 @@ async def test_a_reverse_zone_that_could_not_be_served_at_first_still_waits_for_
         await eventually(lambda: pair.answers("1.2.0.192.in-addr.arpa", "PTR", wanted), timeout=120)
 
 
+async def test_a_record_of_a_zone_that_nobody_is_to_serve_goes_when_it_is_deleted_and_its_pointers_with_it(pair):
+    await pair.zone("example.org")
+    await pair.zone("2.0.192.in-addr.arpa")
+    await pair.record("A", "www", ipv4Addresses=["192.0.2.1"], ptr=True)
+    async with pair.running():
+        await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=120)
+        await pair.zone("example.org", bind9InstancesFrom=NOBODY)
+        await eventually(lambda: pair.is_ready("ARecord", "www", "ZoneNotConfigured"), timeout=120)
+        await pair.delete("ARecord", "www")
+        await eventually(lambda: pair.gone("ARecord", "www"), timeout=20)
+        assert await pair.answers("1.2.0.192.in-addr.arpa", "PTR", set(), pair.primaries)
+
+
 async def test_b10_what_is_said_about_signing_keys_and_has_no_effect_is_named_in_a_condition(
     embedded, client, dns_kinds, namespace
 ):

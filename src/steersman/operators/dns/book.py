@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Books", "Copy", "Retry", "ZoneBook", "zones_wanting"]
 
 ADDRESS_KINDS = ("arecord/", "aaaarecord/")
+NOBODY = frozenset({"NoInstances", "CrossNamespaceDenied", "DuplicateZone"})
 
 
 class Copy(msgspec.Struct):
@@ -131,6 +132,11 @@ class ZoneBook:
         self._restated: set[str] = set()  # records that say something else now, though it may come to the same
         self._listed: set[str] = set()  # zones that it lists, being a catalog
         self._pointing: set[Origin] = set()  # records that have PTR records here
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether no server is to have it."""
+        return self.problem is not None and self.problem[0] in NOBODY
 
     @property
     def sources(self) -> set[str]:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ZoneKeeper"]
 
-NOBODY: Final = frozenset({"NoInstances", "CrossNamespaceDenied", "DuplicateZone"})  # no server is to have the zone
 FIRST_WORDS: Final = 0.05  # seconds until a reverse zone asks again whether all zones have been looked at
 CATCH_UP: Final = 5.0  # seconds between two looks at a secondary that is behind, at most
 
@@ -85,8 +84,8 @@ class ZoneKeeper:
         except PlanError as error:
             summary.reason, summary.message = error.reason, str(error)
             book.problem = (error.reason, str(error))
+            self._load_all_the_same(zone, book, error.reason, ctx.cache)
             book.pending |= book.sources  # all of them hear when it is over
-            self._point_all_the_same(zone, book, error.reason, ctx.cache)
             book.outcome_ready = book.heard = True
         book.early = 0
         await self._retire(ctx, zone, summary)
@@ -255,16 +254,20 @@ class ZoneKeeper:
                 found.append(str(other.ref))
         return found
 
-    def _point_all_the_same(self, zone: DNSZone, book: ZoneBook, reason: str, cache: Any) -> None:
-        """A zone that cannot be published keeps the PTR records of its addresses, unless its name is not its own."""
+    def _load_all_the_same(self, zone: DNSZone, book: ZoneBook, reason: str, cache: Any) -> None:
+        """A zone that cannot be published keeps the PTR records of its addresses, unless its name is not its own.
+
+        Its records come and go meanwhile, and their PTR records with them.
+        """
         desk = self.desk
-        if reason in NOBODY:
+        if book.unwanted:
             desk.tell_catalogs(desk.catalogs.put(zone.ref, b"", frozenset()), cache)
         if reason == "DuplicateZone":
             self._unpoint(zone.ref, cache)
-        elif not book.heard:
-            with suppress(PlanError):
-                desk.tell_reverse(book.load(zone, zone_name(zone), (), cache, desk.directory), cache)
+        else:
+            own = book.draft.contributions.get(ZONE, ())
+            with suppress(PlanError), Snapshots(cache, user="dns zones") as fresh:
+                desk.tell_reverse(book.load(zone, zone_name(zone), own, fresh, desk.directory), fresh)
 
     def _unpoint(self, ref: ObjectRef, cache: Any) -> None:
         directory = self.desk.directory
