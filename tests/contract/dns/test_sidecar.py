@@ -12,6 +12,7 @@ from io import BytesIO
 import aiohttp
 import msgspec
 import pytest
+from msgspec import structs
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import DriverError
@@ -394,6 +395,21 @@ async def test_a_key_that_named_has_not_read_yet_is_no_reason_to_fail(car):
     assert (await car.ask("POST", "/zones/example.org/records", {"name": "a", "type": "A", "value": "192.0.2.1"}))[
         0
     ] == 201
+
+
+async def test_a_new_key_of_transfers_is_known_only_when_named_has_read_it(car):
+    made = server_of(car)
+    lost = Key("transfers", "hmac-sha256", b"s" * 32)
+    server = structs.replace(made, keys=structs.replace(made.keys, transfer=lost))
+    driver = BindcarDriver(server, clock=SYSTEM_CLOCK, timeout=PATIENCE, pause=0.01)
+    try:
+        assert not await driver.renew()  # its file has not come yet
+        path = car.named.folder / "named.conf"
+        secret = base64.b64encode(lost.secret).decode()
+        path.write_text(f'{path.read_text()}key "transfers" {{ algorithm hmac-sha256; secret "{secret}"; }};\n')
+        assert await driver.renew()
+    finally:
+        driver.close()
 
 
 # -- the operator -----------------------------------------------------------------------------------------------------

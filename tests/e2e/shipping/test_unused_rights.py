@@ -198,14 +198,15 @@ async def test_hourglass(stage, client, namespace):
     granted = await stage.start("hourglass")
     for name in ("e", "f"):
         await client.create(hourglassing.executor(name, namespace, **budget))
-    for kind, name in ((StoredPerformer, "p"), (StoredExecutor, "e")):
+    for kind, name in ((StoredPerformer, "p"), (StoredExecutor, "e"), (StoredExecutor, "f")):
 
         async def told(kind=kind, name=name):
             return (await client.get(kind, name, namespace=namespace)).status  # in which it says what it made
 
         await eventually(told, timeout=LONG)
     await client.delete(StoredPerformer, "p", namespace=namespace)
-    await client.delete(StoredExecutor, "e", namespace=namespace)
+    for name in ("e", "f"):  # with the last of them goes the account they share
+        await client.delete(StoredExecutor, name, namespace=namespace)
     await stage.all_used("hourglass", granted)
 
 

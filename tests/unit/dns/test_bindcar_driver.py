@@ -245,3 +245,10 @@ async def test_a_sidecar_that_is_away_is_left_alone_for_a_while_and_one_that_ref
     await clock.advance(31)
     with pytest.raises(SidecarError):
         await driver.ready()
+
+
+async def test_a_token_that_no_header_can_hold_is_the_fault_of_one_server_and_is_not_shown():
+    async with original(token="t0ken\nX-Other: yes") as driver:
+        with pytest.raises(SidecarError) as told:
+            await driver.ready()
+    assert "t0ken" not in str(told.value)

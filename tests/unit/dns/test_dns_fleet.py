@@ -56,6 +56,19 @@ async def test_the_fleet_hangs_up_on_servers_that_an_instance_no_longer_has_and_
         fleet.driver(kept)
 
 
+async def test_a_server_that_is_again_as_it_was_keeps_its_driver_and_the_one_between_is_let_go():
+    fleet = Fleet(clock=SYSTEM_CLOCK, timeout=1.0)
+    (first,), (second,) = (servers(pod("one", "192.0.2.1", restarts=n, ready="2026-01-01T00:00:00Z")) for n in (0, 1))
+    assert first.id == second.id
+    driver = fleet.driver(first)
+    fleet.driver(second)
+    assert fleet.driver(first) is driver
+    for server in (first, second):  # a little later
+        fleet._hang_up(server)
+    assert fleet.servers == [first]
+    fleet.close()
+
+
 async def test_a_server_whose_containers_became_ready_is_asked_at_once_however_often_it_failed_before():
     fleet = Fleet(clock=SYSTEM_CLOCK, timeout=1.0)
     (starting,) = servers(pod("one", "192.0.2.1"))

@@ -58,7 +58,7 @@ ELSEWHERE = {
 }
 # What ours does not do: parts of a number, and why.
 MISSING = {
-    "B10": "keysFrom, autoGenerate and exportToSecret have no effect: keys live where the signing primary is",
+    "B10": "keysFrom, autoGenerate and exportToSecret have no effect, and a condition says so: named keeps the keys",
     "B24": "of several rndcSecretRefs only the first has an effect",
 }
 NUMBERS = [f"{letter}{number}" for letter, last in (("B", 32), ("T", 17), ("S", 7)) for number in range(1, last + 1)]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.objects import ObjectMeta
+from steersman.operators.dns.controller import _Table
+from steersman.operators.dns.desk import Desk
 from steersman.operators.dns.parts import InstanceSource, LabelSelector
 from steersman.operators.dns.selection import choose_instances
 from steersman.operators.dns.serverkinds import Bind9Instance, ClusterBind9Provider, ProviderSpec
-from steersman.operators.dns.types import ALLOW_NAMESPACES, SERVED_BY
+from steersman.operators.dns.survey import Survey
+from steersman.operators.dns.types import ALLOW_NAMESPACES, SERVED_BY, Options
 from steersman.operators.dns.zonekinds import DNSZone, SOARecord
 
 SOA = SOARecord(primary_ns="ns1.x.", admin_email="a.x.", refresh=1, retry=1, expire=1, negative_ttl=1)
@@ -61,3 +65,15 @@ def test_servers_of_a_provider_are_asked_for_where_the_provider_has_them_and_now
 
 def test_a_zone_needs_nobodys_leave_for_servers_of_its_own_namespace():
     assert chosen(zone(), instance("shop")) == (["shop"], [], [])
+
+
+def test_a_provider_that_moves_its_servers_wakes_the_zones_that_may_be_on_them_now_or_no_longer():
+    wanted, one = zone(bind9_instances_from=None, cluster_ref="p"), instance("dns", lets_in="*", cluster="p")
+    table = _Table(Desk(Options(server_namespaces=frozenset()), clock=SYSTEM_CLOCK))
+    (watch,) = [row for row in table.zone().watched if row.target is ClusterBind9Provider]
+    before, after = provider("dns"), provider("elsewhere")
+    after.metadata.generation = 2
+    assert watch.when(before, after)
+    for now in (before, after):
+        cache = Survey({DNSZone: [wanted], Bind9Instance: [one], ClusterBind9Provider: [now]})._cache
+        assert list(table.zones_of_cluster(now, cache)) == [wanted.ref]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Books", "Copy", "Retry", "ZoneBook", "zones_wanting"]
 
 ADDRESS_KINDS = ("arecord/", "aaaarecord/")
+NOBODY = frozenset({"NoInstances", "CrossNamespaceDenied", "DuplicateZone"})
 
 
 class Copy(msgspec.Struct):
@@ -114,7 +115,8 @@ class ZoneBook:
         self.marks: set[tuple[Any, str]] | None = None  # records that changed; None: all may have
         self.origins: set[Origin] | None = None  # records whose PTR records may be others; None: all may be
         self.heard = False  # what its records want is known, or that there is no knowing it
-        self.outcome_ready = False  # the draft has been sent to servers at least once, well or badly
+        self.outcome_ready = False  # there is something to say about it: it was published, or cannot be
+        self.began = False  # the draft has been sent to servers at least once, well or badly
         self.problem: tuple[str, str] | None = None  # why nothing can be served: reason, message
         self.pending: set[str] = set()  # sources whose change has not reached every primary
         self.retry = Retry()
@@ -130,6 +132,11 @@ class ZoneBook:
         self._restated: set[str] = set()  # records that say something else now, though it may come to the same
         self._listed: set[str] = set()  # zones that it lists, being a catalog
         self._pointing: set[Origin] = set()  # records that have PTR records here
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether no server is to have it."""
+        return self.problem is not None and self.problem[0] in NOBODY
 
     @property
     def sources(self) -> set[str]:

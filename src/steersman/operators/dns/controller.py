@@ -173,7 +173,7 @@ class _Table:
                 when=generation | labels | annotation(ALLOW_NAMESPACES, RECONCILE_TRIGGER) | status("readyReplicas"),
             )
             .watches(Bind9Cluster, to=self.zones_of_cluster, when=generation)
-            .watches(ClusterBind9Provider, to=self.zones_of_cluster, when=created | deleted)
+            .watches(ClusterBind9Provider, to=self.zones_of_cluster, when=created | deleted | generation)
             .watches(Pod, to=self.zones_of_pod, when=_POD, label_selector=OURS)
             .watches(Secret, to=self.zones_of_secret, transform=key_secret)
             .watches(*RECORD_KINDS, to=self.zones_of_record, when=generation | labels)
@@ -229,7 +229,7 @@ class _Table:
         providers = {one.name: one for one in cache[ClusterBind9Provider]}
         for zone in cache[DNSZone]:
             choice = choose_instances(zone, [instance], clusters, providers, self.desk.options.server_namespaces)
-            if choice.instances or choice.denied:
+            if choice.instances or choice.denied or choice.uninvited:
                 served.append(zone.ref)
         return dict.fromkeys(served)
 

@@ -11,6 +11,7 @@ from steersman.errors import DriverError
 from steersman.operators.dns.dnsclient import DnsClient, DnsError
 from steersman.operators.dns.driver import Refused, Stale
 from steersman.operators.dns.messages import update_parts
+from steersman.operators.dns.rrsets import SOA
 from steersman.operators.dns.servers import PAUSE, Gate
 
 if TYPE_CHECKING:
@@ -73,6 +74,16 @@ class DataPath:
             if error.rcode in {"REFUSED", "SERVFAIL"}:
                 raise Refused(error.message, server=self.server.title) from None
             raise
+
+    async def _transfers(self) -> bool:
+        """Whether the server knows the key of transfers: it looks at a signature before it looks at the question."""
+        try:
+            await self._guarded(lambda: self._dns.ask(b"\0", SOA, self.server.keys.transfer))
+        except DnsError as error:
+            if error.rcode in UNKNOWN_KEY:
+                return False
+            raise
+        return True
 
     def close(self) -> None:
         """Hang up."""

@@ -228,18 +228,18 @@ class Fleet:
     def driver(self, server: Server) -> Driver:
         """The driver of a server as it is now."""
         found = self._drivers.get(server)
+        if found is None and self._closed:
+            raise DriverError("this process is stopping", server=server.title)
+        older = self._by_id.get(server.id)
+        if older is not None and older != server:  # whoever works with it still may finish
+            asyncio.get_running_loop().call_later(LAST_CALL, self._hang_up, older)
+        self._by_id[server.id] = server
         if found is None:
-            if self._closed:
-                raise DriverError("this process is stopping", server=server.title)
-            older = self._by_id.get(server.id)
-            if older is not None:  # whoever works with it still may finish
-                asyncio.get_running_loop().call_later(LAST_CALL, self._hang_up, older)
             found = self._drivers[server] = (
                 BindcarDriver(server, **self._how, token=self._own_token)
                 if server.api_port
                 else NativeDriver(server, **self._how)
             )
-            self._by_id[server.id] = server
         return found
 
     def _own_token(self) -> str:

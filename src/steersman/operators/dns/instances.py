@@ -10,6 +10,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from steersman.errors import DriverError, FormatError, PlanError
 from steersman.kube.errors import AlreadyExists
 from steersman.kube.patches import PatchType
@@ -29,6 +31,7 @@ from steersman.operators.dns.manifests import (
     role_of,
     template_of,
 )
+from steersman.operators.dns.namedconf import without_effect
 from steersman.operators.dns.parts import ObjectReference
 from steersman.operators.dns.rollout import Member, blocker_of, is_settled
 from steersman.operators.dns.serverkinds import (
@@ -41,7 +44,7 @@ from steersman.operators.dns.serverkinds import (
 from steersman.operators.dns.tsig import key_from
 from steersman.operators.dns.types import GROUP, READINESS_GATE, VERSION
 from steersman.operators.dns.zonekinds import DNSZone
-from steersman.runtime.conditions import condition, with_conditions
+from steersman.runtime.conditions import Condition, condition, find_condition, with_conditions, without_conditions
 from steersman.runtime.result import Result, done, requeue
 
 if TYPE_CHECKING:
@@ -285,6 +288,12 @@ class InstanceKeeper:
         known = instance.status or InstanceStatus()
         generation = instance.metadata.generation
         ready = condition("Ready", facts.reason == "AllReady", facts.reason, facts.message, generation=generation)
+        conditions = with_conditions(
+            without_conditions(known.conditions, "Ignored"),
+            ready,
+            *_ignored(instance, cluster, known),
+            now=ctx.clock.time(),
+        )
         parent = None
         if instance.spec.cluster_ref and cluster is not None:
             parent = ObjectReference(
@@ -299,7 +308,7 @@ class InstanceKeeper:
             for zone in zones[:LISTED]
         ]
         return InstanceStatus(
-            conditions=with_conditions(known.conditions, ready, now=ctx.clock.time()),
+            conditions=conditions,
             observed_generation=generation
             if facts.reason in {"AllReady", "PartiallyReady", "NotReady"}
             else known.observed_generation,
@@ -345,6 +354,17 @@ class _Facts:
         if not reason:
             reason = "AllReady" if ready >= wanted else ("PartiallyReady" if ready else "NotReady")
         self.reason = reason
+
+
+def _ignored(instance: Bind9Instance, cluster: Bind9Cluster | None, known: InstanceStatus) -> list[Condition]:
+    """That something is asked for which nobody does; there only while it is."""
+    fields = without_effect(instance, cluster) if not instance.spec.endpoints else []
+    if not fields:
+        return []
+    text = f"{', '.join(fields)}: named makes the keys of signed zones itself and keeps them with the zone"
+    made = condition("Ignored", True, "NoEffect", text, generation=instance.metadata.generation)
+    before = find_condition(known.conditions, "Ignored")
+    return [made if before is None else replace(made, last_transition_time=before.last_transition_time)]
 
 
 def _rndc_key(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RndcKey | None:

@@ -29,6 +29,7 @@ __all__ = [
     "config_of",
     "named_conf",
     "user_files",
+    "without_effect",
 ]
 
 CONTROL_KEY: Final = "bindy-operator"
@@ -75,6 +76,20 @@ def user_files(instance: Bind9Instance, cluster: Bind9Cluster | None) -> dict[st
         "named.conf.zones": refs.named_conf_zones,
     }
     return {file: name for file, name in rows.items() if name}
+
+
+def without_effect(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[str]:
+    """What is asked for and not done, by field: named makes the keys of signed zones, and keeps them with the zone."""
+    dnssec = config_of(instance, cluster).dnssec
+    signing = dnssec.signing if dnssec is not None else None
+    if signing is None or not signing.enabled:
+        return []
+    asked = {
+        "keysFrom": signing.keys_from is not None,
+        "autoGenerate: false": signing.auto_generate is False,
+        "exportToSecret: true": signing.export_to_secret is True,
+    }
+    return [f"dnssec.signing.{field}" for field, said in asked.items() if said]
 
 
 def named_conf(instance: Bind9Instance, cluster: Bind9Cluster | None) -> dict[str, str]:

@@ -8,12 +8,10 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from steersman.operators.dns.datapath import UNKNOWN_KEY, DataPath
-from steersman.operators.dns.dnsclient import DnsError
+from steersman.operators.dns.datapath import DataPath
 from steersman.operators.dns.driver import ZoneFileAccess
 from steersman.operators.dns.names import text_of
 from steersman.operators.dns.rndc import ControlError, ControlRefused, Rndc
-from steersman.operators.dns.rrsets import SOA
 from steersman.operators.dns.servers import PAUSE
 from steersman.operators.dns.source import ZoneSource
 from steersman.operators.dns.zonetext import file_name, quote, read_statements, statement_text, zone_file
@@ -120,16 +118,6 @@ class NativeDriver(DataPath):
             return True
         await self.control("reconfig")
         return await self._transfers()
-
-    async def _transfers(self) -> bool:
-        """Whether the server knows the key of transfers: it looks at a signature before it looks at the question."""
-        try:
-            await self._guarded(lambda: self._dns.ask(b"\0", SOA, self.server.keys.transfer))
-        except DnsError as error:
-            if error.rcode in UNKNOWN_KEY:
-                return False
-            raise
-        return True
 
     async def _knows(self, key: TsigKey) -> bool:
         try:

@@ -219,7 +219,7 @@ class _Work:
             copy.drift = {}
         else:
             copy.drift = unexpected | {key: lag[key] for key in drifted.keys() & lag.keys()}
-        if (news and self.job.drift is not Drift.OFF and self.book.outcome_ready) or (news and not self.job.first):
+        if news and not self.job.first:
             names = sorted({short_text(key[0], self.book.draft.zone) for key in news})
             self.report.drift[server.title] = names
 

@@ -85,7 +85,9 @@ class RecordKeeper:
         if zone is None:
             return done  # nobody publishes it
         source = source_of(record)
-        served = book is None or not book.outcome_ready or source in book.members or source in book.pending
+        served = book is None or (
+            not book.unwanted and (not book.outcome_ready or source in book.members or source in book.pending)
+        )
         if not served and not self._is_pointed_to(record, zone, ctx.cache):
             return done
         began = parse_time(record.metadata.deletion_timestamp or "").timestamp()

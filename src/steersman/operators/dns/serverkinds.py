@@ -61,7 +61,10 @@ class KeySource(Struct):
 
 
 class Signing(Struct):
-    """How zones are signed."""
+    """How zones are signed.
+
+    named makes the keys and keeps them with the zone, whatever keysFrom, autoGenerate and exportToSecret say.
+    """
 
     RULES: ClassVar = (
         (
@@ -79,8 +82,8 @@ class Signing(Struct):
     nsec3_iterations: Annotated[int, Ge(0), Le(150)] = 0
     nsec3_salt: Annotated[str, Pattern(r"^(|-|[0-9A-Fa-f]{2,64})$"), MaxLength(64)] = ""
     keys_from: KeySource | None = None
-    auto_generate: bool = True
-    export_to_secret: bool = True
+    auto_generate: bool | None = None
+    export_to_secret: bool | None = None
 
 
 class DnssecConfig(Struct):

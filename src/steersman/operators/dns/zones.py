@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ZoneKeeper"]
 
-NOBODY: Final = frozenset({"NoInstances", "CrossNamespaceDenied", "DuplicateZone"})  # no server is to have the zone
 FIRST_WORDS: Final = 0.05  # seconds until a reverse zone asks again whether all zones have been looked at
 CATCH_UP: Final = 5.0  # seconds between two looks at a secondary that is behind, at most
 
@@ -85,8 +84,8 @@ class ZoneKeeper:
         except PlanError as error:
             summary.reason, summary.message = error.reason, str(error)
             book.problem = (error.reason, str(error))
+            self._load_all_the_same(zone, book, error.reason, ctx.cache)
             book.pending |= book.sources  # all of them hear when it is over
-            self._point_all_the_same(zone, book, error.reason, ctx.cache)
             book.outcome_ready = book.heard = True
         book.early = 0
         await self._retire(ctx, zone, summary)
@@ -146,8 +145,8 @@ class ZoneKeeper:
         own = own_contributions(zone, name, [server.address for server in primaries if not server.managed])
         with Snapshots(ctx.cache, user="dns zones") as fresh:
             desk.tell_reverse(book.load(zone, name, own, fresh, desk.directory), fresh)
-            leaving = self._leaving(zone, book, fresh) if not book.outcome_ready else []
-            if not book.outcome_ready and (unheard := self._unheard(zone, name, fresh)):
+            leaving = self._leaving(zone, book, fresh) if not book.began else []
+            if not book.began and (unheard := self._unheard(zone, name, fresh)):
                 raise _TooEarly(", ".join(unheard[:5]))
         if (b"", 2) not in book.draft.rrsets:
             held = next(iter(book.draft.held.get((b"", 2), {}).values()), None)
@@ -175,7 +174,7 @@ class ZoneKeeper:
             ignore=tuple(part.strip() for part in zone.annotations.get(DRIFT_IGNORE, "").split(",") if part.strip()),
             policy=zone.spec.dnssec_policy,
             look=look,
-            first=not book.outcome_ready,
+            first=not book.began,
             now=now,
             ours=frozenset(key for _, key in leaving),
         )
@@ -197,9 +196,9 @@ class ZoneKeeper:
         else:
             summary.news = set(book.pending)
         self._note_refusals(book, refused, summary)
-        if not book.outcome_ready:  # also those that were deleted while nobody was here
+        if not book.began:  # also those that were deleted while nobody was here
             summary.news |= {*book.sources, *(source for source, _ in leaving)}
-        book.outcome_ready = True
+        book.outcome_ready = book.began = True
         if desk.metrics is not None:
             desk.metrics.published(zone, report)
 
@@ -255,16 +254,20 @@ class ZoneKeeper:
                 found.append(str(other.ref))
         return found
 
-    def _point_all_the_same(self, zone: DNSZone, book: ZoneBook, reason: str, cache: Any) -> None:
-        """A zone that cannot be published keeps the PTR records of its addresses, unless its name is not its own."""
+    def _load_all_the_same(self, zone: DNSZone, book: ZoneBook, reason: str, cache: Any) -> None:
+        """A zone that cannot be published keeps the PTR records of its addresses, unless its name is not its own.
+
+        Its records come and go meanwhile, and their PTR records with them.
+        """
         desk = self.desk
-        if reason in NOBODY:
+        if book.unwanted:
             desk.tell_catalogs(desk.catalogs.put(zone.ref, b"", frozenset()), cache)
         if reason == "DuplicateZone":
             self._unpoint(zone.ref, cache)
-        elif not book.heard:
-            with suppress(PlanError):
-                desk.tell_reverse(book.load(zone, zone_name(zone), (), cache, desk.directory), cache)
+        else:
+            own = book.draft.contributions.get(ZONE, ())
+            with suppress(PlanError), Snapshots(cache, user="dns zones") as fresh:
+                desk.tell_reverse(book.load(zone, zone_name(zone), own, fresh, desk.directory), fresh)
 
     def _unpoint(self, ref: ObjectRef, cache: Any) -> None:
         directory = self.desk.directory

@@ -191,9 +191,11 @@ class BindcarDriver(DataPath):
         await self._request("POST", "/server/reconfig", shape=wire.Done)
 
     async def renew(self) -> bool:
-        if self.server.keys.previous is None:
+        # The sidecar knows the keys of control and updates, and says whether named does; that of transfers we try.
+        if self.server.keys.previous is None and await self._transfers():
             return True
-        return (await self._request("POST", "/server/reconfig", shape=wire.Done)).applied
+        known = (await self._request("POST", "/server/reconfig", shape=wire.Done)).applied
+        return known and await self._transfers()
 
     async def ready(self) -> None:
         await self._request("GET", "/server/status", shape=wire.ServerStatus)
@@ -235,7 +237,7 @@ class BindcarDriver(DataPath):
                     text += more
         except TimeoutError:
             raise SidecarError(f"its sidecar gave no answer within {timeout:g} s", server=self.server.title) from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # a token may hold what no header can
             raise SidecarError(
                 f"its sidecar does not answer: {str(error) or type(error).__name__}", server=self.server.title
             ) from None
