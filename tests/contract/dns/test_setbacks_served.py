@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from steersman.kube.types.core import Secret
 from steersman.operators.dns.zones import ZoneKeeper
 from steersman.testing import eventually
 from steersman.testing.zones import Site, serial, values
@@ -96,6 +97,21 @@ async def test_a_record_of_a_zone_that_nobody_is_to_serve_goes_when_it_is_delete
         await pair.delete("ARecord", "www")
         await eventually(lambda: pair.gone("ARecord", "www"), timeout=20)
         assert await pair.answers("1.2.0.192.in-addr.arpa", "PTR", set(), pair.primaries)
+
+
+async def test_a_deleted_record_waits_for_a_primary_that_a_new_process_cannot_ask_yet(pair):
+    one = pair.primaries[0]
+    await pair.zone("example.org", annotations={"steersman.dev/dns-drift": "report"})
+    await pair.record("A", "www", ipv4Addresses=["192.0.2.1"])
+    async with pair.running():
+        await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=120)
+    await pair.client.delete(Secret, "primary-0-key", namespace=pair.namespace)
+    await pair.delete("ARecord", "www")
+    async with pair.running():
+        await eventually(lambda: pair.is_ready("DNSZone", "example.org", "KeyMissing"), timeout=120)
+        await pair.key("primary-0-key", one)
+        await eventually(lambda: pair.gone("ARecord", "www"), timeout=120)
+        await eventually(lambda: pair.answers("www.example.org", "A", set(), [one]), timeout=30)
 
 
 async def test_b10_what_is_said_about_signing_keys_and_has_no_effect_is_named_in_a_condition(

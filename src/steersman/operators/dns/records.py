@@ -86,7 +86,7 @@ class RecordKeeper:
             return done  # nobody publishes it
         source = source_of(record)
         served = book is None or (
-            not book.unwanted and (not book.outcome_ready or source in book.members or source in book.pending)
+            not book.unwanted and (_unasked(zone, book) or source in book.members or source in book.pending)
         )
         if not served and not self._is_pointed_to(record, zone, ctx.cache):
             return done
@@ -231,6 +231,12 @@ class RecordKeeper:
             state = "Failed" if copy.error else ("Published" if published else "Pending")
             rows.append(EndpointState(instance=f"{namespace}/{instance}", pod=pod, serial=serial, state=state))
         return rows
+
+
+def _unasked(zone: DNSZone, book: ZoneBook) -> bool:
+    """Whether servers may have what an earlier process gave them: this one has not written to any of them yet."""
+    published = zone.status is not None and bool(zone.status.serial)
+    return not book.outcome_ready or (published and not book.began and book.problem is None)
 
 
 def _also(record: Record, zones: list[DNSZone]) -> list[str]:
