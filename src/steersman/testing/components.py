@@ -56,6 +56,7 @@ def apiserver(folder: Path, store: PromisedPort, port: PromisedPort, *, service_
         "--allow-privileged=true",
         f"--audit-policy-file={folder / 'audit-policy.json'}",
         f"--audit-log-path={folder / 'audit.log'}",
+        "--audit-log-maxsize=8192",  # MB: a log that is turned over in the middle of a test has lost its beginning
         f"--disable-admission-plugins={','.join(unserved)}",
         "--profiling=false",
     ]
