@@ -1,15 +1,18 @@
 """Certificates of our own making: an authority, and what it signs.
 
 Keys are elliptic (P-256), because making one takes a millisecond. Whoever holds an authority decides how long it lives
-and where it is kept; nothing here writes to disk, except for the moment in which the ssl module insists on reading a
-key pair from a file that only we can read.
+and where it is kept; nothing here writes to disk, except on systems without files in memory for the moment in which the
+ssl module insists on reading a key pair from one that only we can read.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import os
+import ssl
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -20,8 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Authority", "Signed", "load_pair", "new_key"]
 
@@ -114,12 +116,29 @@ class Authority:
 
 
 def load_pair(context: ssl.SSLContext, pair: Signed) -> None:
-    """Serve with `pair` from now on; connections that are open stay."""
+    """Serve with `pair` from now on; connections that are open stay.
+
+    A pair that does not fit (read from a mount in the middle of its swap) raises ssl.SSLError and changes nothing.
+    """
+    with _as_file(pair.certificate + pair.key) as path:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)  # a failure leaves a context with half a pair
+        context.load_cert_chain(path)
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """Where OpenSSL, which takes a path and nothing else, finds `content`: in memory, where the system has that."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("pair"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
     with tempfile.TemporaryDirectory(prefix="steersman-") as folder:  # mode 0700
         path = Path(folder) / "pair.pem"
         path.touch(mode=0o600)
-        path.write_bytes(pair.certificate + pair.key)
-        context.load_cert_chain(path)
+        path.write_bytes(content)
+        yield str(path)
 
 
 def new_key() -> bytes:

@@ -3,10 +3,14 @@
 structlog loads rich wherever that is installed: a quarter of the time an operator needs to start, for a renderer that a
 process in a cluster never uses. These say the same things through it; what `structlog.configure` sets up counts at the
 moment of saying.
+
+A log that nobody reads any more is nobody's failure: a closed pipe or a full disk costs the line, never the work that
+wanted to say it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["Logger"]
@@ -48,4 +52,5 @@ class Logger:
     def _say(self, level: str, event: str, values: dict[str, Any]) -> None:
         import structlog
 
-        getattr(structlog.get_logger(self._name, **self._values), level)(event, **values)
+        with suppress(OSError):
+            getattr(structlog.get_logger(self._name, **self._values), level)(event, **values)

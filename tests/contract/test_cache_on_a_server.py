@@ -14,6 +14,7 @@ from steersman.kube.client import Client, PatchType
 from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import ObjectMeta, PartialObjectMetadata, Resource
 from steersman.kube.resources import Kind, ObjectRef
+from steersman.kube.transport import TransportOptions
 from steersman.testing import FaultProxy, eventually
 
 
@@ -111,6 +112,16 @@ async def test_more_objects_than_fit_on_a_page_are_all_there(pool, client, run, 
     await asyncio.gather(*(client.create(configmap(f"n{number:04}", namespace)) for number in range(620)))
     informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
     assert len(names(informer)) == 620
+
+
+async def test_a_collection_larger_than_an_answer_may_be_is_there_in_smaller_pages(cluster, client, namespace, run):
+    for number in range(12):
+        await client.create(configmap(f"large-{number:02}", namespace, x="x" * 20_000))
+    options = TransportOptions(max_response_bytes=150_000)
+    async with Client.connect(client.transport.config, options=options) as narrow:
+        pool = InformerPool(narrow, random=random.Random(1), registry=CollectorRegistry(), streaming=False)
+        informer = await run(pool.informer(ConfigMap, namespaces=[namespace]))
+        assert names(informer) == [f"large-{number:02}" for number in range(12)]
 
 
 async def test_a_late_handler_is_told_what_is_known(pool, client, run, namespace):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from steersman.certificates import Authority, Signed, new_key
+from steersman.certificates import Authority, Signed, load_pair, new_key
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +91,29 @@ async def test_an_authority_that_was_put_away_signs_as_before(authority, tmp_pat
 
 def test_what_is_signed_never_shows_its_key(authority):
     assert "PRIVATE" not in repr(authority.server("localhost"))
+
+
+def meet(server: ssl.SSLContext, authority: Authority) -> str | None:
+    """Shake hands with what `server` serves; which TLS came of it."""
+    client = ssl.create_default_context(cadata=authority.pem.decode())
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ends[0].version()
+
+
+def test_a_pair_that_does_not_fit_leaves_the_one_in_use_alone(authority):
+    one, other = authority.server("localhost"), authority.server("localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_pair(context, one)
+    with pytest.raises(ssl.SSLError):
+        load_pair(context, Signed(certificate=other.certificate, key=one.key))
+    assert meet(context, authority) == "TLSv1.3"
+    load_pair(context, other)
+    assert meet(context, authority) == "TLSv1.3"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+import structlog
 from structlog.testing import capture_logs
 
 from steersman.logger import Logger
@@ -31,3 +33,15 @@ def test_every_level_says_what_it_is_called():
 def test_a_cache_and_its_client_load_no_structlog_until_something_is_said():
     program = "import sys, steersman.cache.pool, steersman.kube.client; sys.exit('structlog' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_line_that_cannot_be_written_costs_nobody_anything():
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as nobody:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(nobody))
+        try:
+            Logger("a").error("it happened")
+        finally:
+            structlog.reset_defaults()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), write)  # what is left in its buffer

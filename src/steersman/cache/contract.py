@@ -45,6 +45,7 @@ class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
     refused: bool = False  # rights are missing, to list as well as to watch
     unseen: frozenset[str] = frozenset()  # namespaces that have never been listed; of a watch per namespace only
     problem: str | None = None  # why it is not (or only partly) working, and the way out; never a secret value
+    partial: bool = False  # the problem is one of single objects, names or namespaces: everything else is well
 
 
 class LabelMatcher(Protocol):
@@ -145,6 +146,9 @@ class Informer(Protocol[T]):
 
     def snapshot(self) -> Snapshot[T]:
         """What is known now, recorded writes included. Costs O(1), whatever the number of objects."""
+
+    def kept(self, obj: T) -> T | None:
+        """What the cache keeps of an object that a server answered with, which stays as it is; None if it cannot be."""
 
     def record_write(self, obj: T) -> None:
         """As `Snapshot.record_write`, for writers that hold no snapshot."""

@@ -115,7 +115,7 @@ class SharedInformer(Generic[T]):
             sink = SingleScope(self._store, self._subscribers, ref, self._forget)
             return make(origin, sink, on_status=news, refused_limit=SINGLE_LIMIT)
 
-        self._named = NamedObjects(single, lambda ref: self._store.settle(ref, None), needed=self._needs_name)
+        self._named = NamedObjects(single, self._store.let_go, needed=self._needs_name)
         scopes: Iterable[str | None] = [None] if namespaces is None else sorted(namespaces)
         self._scopes: dict[str | None, Reflector[T]] = {}
         for scope in scopes if by_name != "always" else ():
@@ -144,7 +144,7 @@ class SharedInformer(Generic[T]):
 
     def health(self) -> SourceHealth:
         """How the source is doing."""
-        now = self._clock.monotonic()
+        now, problems = self._clock.monotonic(), self._problems()
         heard = [r.status.last_event for r in self._scopes.values() if r.status.last_event is not None]
         return SourceHealth(
             name=self.name,
@@ -154,8 +154,14 @@ class SharedInformer(Generic[T]):
             last_event_seconds=now - min(heard) if heard else None,
             refused=self._named.refused or any(self._is_barred(reflector) for reflector in self._scopes.values()),
             unseen=frozenset(scope for scope, one in self._scopes.items() if scope and not one.status.synced),
-            problem="; ".join(self._problems()) or None,
+            problem="; ".join(problems) or None,
+            partial=bool(problems) and not self._is_down(),
         )
+
+    def _is_down(self) -> bool:
+        """Whether nothing of what it watches can be watched."""
+        failing = [one.status.error is not None and not self._is_expected(one) for one in self._scopes.values()]
+        return bool(failing) and all(failing)
 
     def _problems(self) -> list[str]:
         found = []
@@ -236,9 +242,13 @@ class SharedInformer(Generic[T]):
         """What is known now."""
         return self._store.snapshot()
 
+    def kept(self, obj: T) -> T | None:
+        """What is stored of an object; None when that fails, which is named like that of any other object."""
+        return obj if self._as_decoded else self._project_one(copy.deepcopy(obj))  # the writer keeps its own
+
     def record_write(self, obj: T) -> None:
         """Show the server's answer to a write until the watch has it."""
-        kept = self._project_one(copy.deepcopy(obj))  # the writer keeps its own, managedFields included
+        kept = self.kept(obj)
         if kept is not None:
             self._store.record_write(kept)
 
@@ -309,14 +319,14 @@ class _Scope(Generic[T]):
         initial, self._filled = not self._filled, True
         await self._subscribers.deliver_all(changes, initial=initial)
 
-    def upsert(self, objects: Iterable[T]) -> None:
-        self._subscribers.deliver(self._store.upserts(objects))
+    def upsert(self, objects: Sequence[T]) -> None:
+        self._subscribers.deliver(self._store.upserts(objects), objects)
 
     def remove(self, obj: T) -> None:
         self._forget(ref_of(obj))
         change = self._store.remove(obj)
         if change is not None:
-            self._subscribers.deliver(((change.old, None),))
+            self._subscribers.deliver((change.old,), (None,))
 
     def reached(self, revision: str) -> None:
         self._store.reached(revision, namespace=self._namespace)
@@ -337,16 +347,17 @@ class SingleScope(_Scope[T]):
         super().__init__(store, subscribers, ref.namespace, forget, lambda _known, _scope: None)
         self._ref = ref
 
-    async def replace(self, objects: Iterable[T], revision: str, keep: Collection[ObjectRef]) -> None:  # noqa: ARG002
+    async def replace(self, objects: Iterable[T], revision: str, keep: Collection[ObjectRef]) -> None:
         found = next(iter(objects), None)
         initial, self._filled = not self._filled, True
         if found is None and keep:
             return  # it is there and cannot be read: what was known of it stays
         change = self._store.settle(self._ref, found)
+        self._store.reached_name(self._ref, revision)
         if change is not None:
             await self._subscribers.deliver_all([change], initial=initial)
 
-    def upsert(self, objects: Iterable[T]) -> None:
+    def upsert(self, objects: Sequence[T]) -> None:
         super().upsert([obj for obj in objects if not self._store.is_past(obj)])
 
     def remove(self, obj: T) -> None:
@@ -354,10 +365,10 @@ class SingleScope(_Scope[T]):
             super().remove(obj)
 
     def reached(self, revision: str) -> None:
-        pass
+        self._store.reached_name(self._ref, revision)
 
     def progress(self, revision: str) -> None:
-        pass
+        self._store.reached_name(self._ref, revision)
 
 
 class _Collection:

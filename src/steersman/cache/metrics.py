@@ -87,9 +87,12 @@ class ReflectorMetrics:
         """A watch is being opened."""
         self._watches.inc()
 
-    def watch_ended(self, events: int, seconds: float) -> None:
-        """A watch is over."""
+    def received(self, events: int) -> None:
+        """So many events came together."""
         self._events.inc(events)
+
+    def watch_ended(self, seconds: float) -> None:
+        """A watch is over."""
         self._watch_seconds.inc(seconds)
 
     def stale(self) -> None:

@@ -11,6 +11,11 @@ then the last revision seen (at least as fresh as what we showed already: never 
 read through to storage) only when the server says that it cannot serve the last one. A list that fails that way is
 repeated at once with "".
 
+How much is asked for at once: pages where the server reads them from storage, everything in one answer where it has
+that at hand (it ignores a limit at "0"). Two facts change that. Pages that expire before the last one came are answered
+by one list of everything. A list that is larger than an answer may be comes in pages from then on, from storage, and in
+smaller ones if a page is too large as well; it wins over the former, because it is certain and the other bad luck.
+
 A step says *what*, with which delay; `steersman.cache.reflector` does it and reports an outcome. Nothing here waits,
 reads a clock or talks to anybody, so every rule is one line of a table in the tests.
 """
@@ -22,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steersman.kube.errors import (
+    AnswerTooLarge,
     BadRequest,
     ConnectionFailed,
     Forbidden,
@@ -55,6 +61,7 @@ __all__ = [
 ]
 
 PAGE = 500  # objects per page of a list: bounds the memory one response needs
+SHRINK = 5  # a page that is too large is followed by one of so many times fewer objects
 
 BACKOFF_FIRST = 0.8  # seconds; doubles with every failure…
 BACKOFF_LIMIT = 30.0  # …up to here, and up to as much again is added at random so that clients do not march in step
@@ -122,6 +129,7 @@ class Failed(msgspec.Struct, frozen=True):
     revision: str = ""  # the last one seen on the way; "" when none
     events: int = 0
     synced: bool = False  # whether the step had already reached the watching part
+    pages: int = 0  # of a list, which came before
 
 
 Outcome = Listed | Ended | Failed
@@ -132,8 +140,11 @@ class Progress(msgspec.Struct, frozen=True):
 
     revision: str = ""  # the last one seen; "" before the first list
     unavailable: bool = False  # the server could not serve `revision`: ask for the most recent
-    streaming: bool = True  # initial events by watch are believed to be supported
+    streaming: bool = True  # initial events by watch are wanted, and believed to be supported
+    barred: bool = False  # watching was not allowed when last asked: list instead
     paged: bool = False  # a list at "0" came back in pages, so the server has no watch cache: keep paging
+    expired: bool = False  # the last list's pages expired before its end: everything in one answer
+    page: int | None = None  # everything in one answer is too large: always pages, of so many objects
     refused_limit: float = REFUSED_LIMIT  # how long to wait for a missing kind or right
     failures: int = 0
     failed_at: float = 0.0
@@ -142,8 +153,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 def first_step(progress: Progress, *, after: float = 0.0) -> Stream | List:
     """How to get a complete picture, the first time and after a 410."""
-    if progress.streaming:
+    if progress.streaming and not progress.barred:
         return Stream("" if progress.unavailable else progress.revision, after=after)
+    if progress.page is not None:
+        return List("", limit=progress.page, after=after)  # elsewhere than at "" a server may ignore the limit
+    if progress.expired:
+        return List("", limit=0, after=after)
     revision = "" if progress.unavailable else progress.revision or "0"
     pinned = revision not in {"", "0"} and not progress.paged
     return List(revision, limit=0 if pinned else PAGE, after=after)
@@ -155,14 +170,15 @@ def advance(progress: Progress, step: Step, outcome: Outcome, *, now: float, ran
     if isinstance(outcome, Listed):
         assert isinstance(step, List)
         paged = progress.paged or (step.revision == "0" and outcome.pages > 1)
-        progress = replace(progress, revision=outcome.revision, unavailable=False, paged=paged)
+        progress = replace(progress, revision=outcome.revision, unavailable=False, expired=False, paged=paged)
         return progress, Watch(outcome.revision)
 
     if outcome.revision:
         progress = replace(progress, revision=outcome.revision)
     synced = isinstance(step, Watch) or outcome.synced
     if synced:
-        progress = replace(progress, unavailable=False)
+        refused = isinstance(outcome, Failed) and isinstance(outcome.error, Forbidden)
+        progress = replace(progress, unavailable=False, barred=refused)
     if outcome.events:
         progress = replace(progress, doubts=0)
 
@@ -177,13 +193,20 @@ def advance(progress: Progress, step: Step, outcome: Outcome, *, now: float, ran
 
     if synced:
         return _after_failed_watch(progress, outcome, now, random)
-    return _after_failed_list(progress, step, outcome.error, now, random)
+    return _after_failed_list(progress, step, outcome, now, random)
 
 
 def _after_failed_list(
-    progress: Progress, step: Step, error: Exception, now: float, random: Random
+    progress: Progress, step: Step, outcome: Failed, now: float, random: Random
 ) -> tuple[Progress, Step]:
     replace = msgspec.structs.replace
+    error = outcome.error
+    if isinstance(error, Gone) and outcome.pages and not progress.expired and progress.page is None:
+        progress = replace(progress, unavailable=True, expired=True)
+        return progress, first_step(progress)
+    if isinstance(error, AnswerTooLarge) and isinstance(step, List) and progress.page != 1:  # waiting does not help
+        progress = replace(progress, page=PAGE if progress.page is None else progress.page // SHRINK or 1)
+        return progress, first_step(progress)
     if _revision_refused(error) and not progress.unavailable:
         progress = replace(progress, unavailable=True)
         return progress, first_step(progress)
@@ -191,8 +214,8 @@ def _after_failed_list(
         progress = replace(progress, streaming=False)
         return progress, first_step(progress)
     if isinstance(error, Forbidden):  # rights may be to list but not to watch, and lists from time to time are enough
-        progress = replace(progress, streaming=not isinstance(step, Stream))
-        if isinstance(step, Stream):
+        progress = replace(progress, barred=isinstance(step, Stream))  # neither: the next question is a stream again
+        if progress.barred:
             return progress, first_step(progress)
     limit = progress.refused_limit if isinstance(error, (NotFound, Forbidden)) else BACKOFF_LIMIT
     progress, delay = _back_off(progress, now, random, limit)
@@ -204,14 +227,16 @@ def _after_failed_watch(progress: Progress, outcome: Failed, now: float, random:
     error = outcome.error
     if isinstance(error, StaleWatch):
         return progress, Watch(progress.revision)
-    if isinstance(error, Gone) and outcome.events:
+    if isinstance(error, Gone) and outcome.events and not _failed_lately(progress, now):
+        progress = replace(progress, failures=1, failed_at=now)  # counted, because the next one may come as soon
         return progress, first_step(progress)
     limit = LISTING_LIMIT if isinstance(error, Forbidden) else BACKOFF_LIMIT
     progress, delay = _back_off(progress, now, random, limit)
     delay = _at_least(delay, error)
     if isinstance(error, (ConnectionFailed, TooManyRequests)):
         return progress, Watch(progress.revision, after=delay)
-    if isinstance(error, (ServerError, RequestTimeout)) or (isinstance(error, KubeError) and error.code == 0):
+    lost = isinstance(error, KubeError) and error.code == 0 and not isinstance(error, Gone)
+    if lost or isinstance(error, (ServerError, RequestTimeout)):
         progress = replace(progress, doubts=progress.doubts + 1)
         if progress.doubts < PATIENCE:
             return progress, Watch(progress.revision, after=delay)
@@ -230,8 +255,12 @@ def _at_least(delay: float, error: Exception) -> float:
     return max(delay, (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0)
 
 
+def _failed_lately(progress: Progress, now: float, limit: float = BACKOFF_LIMIT) -> bool:
+    return progress.failures > 0 and now - progress.failed_at < max(BACKOFF_FORGET, 4 * limit)
+
+
 def _back_off(progress: Progress, now: float, random: Random, limit: float = BACKOFF_LIMIT) -> tuple[Progress, float]:
-    failures = progress.failures if now - progress.failed_at < max(BACKOFF_FORGET, 4 * limit) else 0
+    failures = progress.failures if _failed_lately(progress, now, limit) else 0
     delay = min(limit, BACKOFF_FIRST * 2 ** min(failures, 16))
     progress = msgspec.structs.replace(progress, failures=failures + 1, failed_at=now)
     return progress, delay + random.uniform(0.0, delay)

@@ -13,6 +13,7 @@ A reflector never gives up and never raises for what a server does: a refusal, a
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -63,9 +64,12 @@ class Sink(Protocol[T_contra]):
     """Who is told."""
 
     async def replace(self, objects: Iterable[T_contra], revision: str, keep: Collection[ObjectRef]) -> None:
-        """The complete state, except that `keep` exist too but could not be read."""
+        """The complete state, except that `keep` exist too but could not be read.
 
-    def upsert(self, objects: Iterable[T_contra]) -> None:
+        It is taken over before this first waits, and told to the end also when the waiting is cancelled.
+        """
+
+    def upsert(self, objects: Sequence[T_contra]) -> None:
         """These are now like this, one after the other; one object may come several times."""
 
     def remove(self, obj: T_contra) -> None:
@@ -128,6 +132,7 @@ class Reflector(Generic[T]):
         self._on_status = on_status
         self._progress = Progress(streaming=streaming, refused_limit=refused_limit)
         self._log = log.bind(source=name)
+        self._said = ""  # the reason of the failure that the log knows of, until a watch works
 
     async def run(self) -> None:
         """Reflect until cancelled. A second run goes on where the first was stopped."""
@@ -163,16 +168,24 @@ class Reflector(Generic[T]):
                     state.update(zip(map(ref_of, found), self._project(found), strict=True))
                 revision, pages = page.resource_version, pages + 1
         except KubeError as error:
-            return Failed(error)
+            return Failed(error, pages=pages)
         self._metrics.listed(self._clock.monotonic() - started)
         await self._take_over(state, revision)
         return Listed(revision, pages)
 
     async def _take_over(self, state: dict[ObjectRef, T | None], revision: str) -> None:
         unreadable = {ref for ref, obj in state.items() if obj is None}
-        await self._sink.replace([obj for obj in state.values() if obj is not None], revision, unreadable)
+        try:
+            await self._sink.replace([obj for obj in state.values() if obj is not None], revision, unreadable)
+        except asyncio.CancelledError:
+            self._taken_over(revision)  # the sink has it, and the next run must not go back behind it
+            raise
+        self._taken_over(revision)
+
+    def _taken_over(self, revision: str) -> None:
         self.status.synced = True
         self._alive(revision)
+        self._works()
         self._on_status()
 
     async def _watch(self, revision: str, *, initial: bool) -> Outcome:
@@ -195,6 +208,7 @@ class Reflector(Generic[T]):
                 while batch := await events.batch():
                     deadline.restart()
                     watching.events += len(batch)
+                    self._metrics.received(len(batch))
                     await self._receive(batch, watching, deadline)
         except TimeoutError:
             if not deadline.expired:
@@ -207,7 +221,7 @@ class Reflector(Generic[T]):
         finally:
             if recovery is not None:
                 recovery.cancel()
-            self._metrics.watch_ended(watching.events, self._clock.monotonic() - started)
+            self._metrics.watch_ended(self._clock.monotonic() - started)
         seconds = self._clock.monotonic() - started
         return Ended(watching.reached, watching.events, seconds, watching.pending is None)
 
@@ -221,6 +235,7 @@ class Reflector(Generic[T]):
             pending, watching.pending = watching.pending, None
             watching.reached = revision_of(end.object)
             await self._take_over(pending, watching.reached)
+            self._recovered()
             self.status.phase = "watching"
         self._follow(events, watching, deadline)
 
@@ -243,7 +258,8 @@ class Reflector(Generic[T]):
         sink, last = self._sink, None
         for changed, event in _runs(events):
             if changed:
-                sink.upsert([obj for obj in self._project(changed) if obj is not None])
+                kept = self._project(changed)
+                sink.upsert(kept if kept is changed else [obj for obj in kept if obj is not None])
                 last = changed[-1]
             if event is None:
                 break
@@ -257,18 +273,23 @@ class Reflector(Generic[T]):
             watching.reached = revision_of(last)
             sink.reached(watching.reached)
             self._alive(watching.reached)
+            self._recovered()
 
     def _alive(self, revision: str) -> None:
         status = self.status
         status.revision = revision
         status.last_event = self._clock.monotonic()
-        self._recovered()
+
+    def _works(self) -> None:
+        """A list came, or more: the status is good, though the log may wait for a watch, which may still be refused."""
+        self.status.refused = False
+        self.status.error = None
 
     def _recovered(self) -> None:
-        """Something came, or a watch stays open: it works, also where nothing happens that it could tell."""
-        self.status.refused = False
-        if self.status.error is not None:
-            self.status.error = None
+        """A watch brings something, or stays open: it works, also where nothing happens that it could tell."""
+        self._works()
+        if self._said:
+            self._said = ""
             self._log.info("the source works again", revision=self.status.revision)
 
     def _report(self, step: Step, error: Exception) -> None:
@@ -276,12 +297,12 @@ class Reflector(Generic[T]):
         if not isinstance(error, KubeError):
             raise error
         self._metrics.failed(error.reason)
-        known = self.status.error
+        known, self._said = self._said, error.reason
         self.status.error = error
         if isinstance(step, List) and isinstance(error, (Forbidden, Unauthorized)):
             self.status.refused = True  # until something works: any other failure says nothing about rights
         self._on_status()
-        if known is not None and known.reason == error.reason:
+        if known == error.reason:
             return
         if self._progress.refused_limit > REFUSED_LIMIT and isinstance(error, NotFound):
             self._log.info("the kind is not installed; it is taken up when it is")

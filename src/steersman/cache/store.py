@@ -65,19 +65,23 @@ class Store(Generic[T]):
         self._size = 0
         self._reached: dict[str | None, str] = {}  # namespace, or None for all of them -> the revision base has reached
 
+        self._followed: dict[ObjectRef, str] = {}  # a name with a watch of its own -> the revision that has reached
+
     # -- what the watch delivers ---------------------------------------------------------------------------------
 
     def upsert(self, obj: T) -> Change[T]:
         """The watch says that `obj` is now like this."""
-        ((old, new),) = self.upserts((obj,))
-        return Change(old, new)
+        return Change(self.upserts((obj,))[0], obj)
 
-    def upserts(self, objects: Iterable[T]) -> Iterator[tuple[T | None, T]]:
-        """As `upsert` of one after the other, each made when its old and new state are asked for.
+    def upserts(self, objects: Iterable[T]) -> list[T | None]:
+        """As `upsert` of one after the other; what each of them replaces.
 
         In one loop, with no call per object: of all that a change costs, this is the part that grows with the cluster.
         """
-        base = self._base
+        replaced: list[T | None] = []
+        watched = bool(self._overlay or self._indexes or self._snapshots)  # by others than handlers
+        base, where = self._base, None
+        space: dict[str, T] = {}
         for obj in objects:
             if isinstance(obj, dict):
                 meta: Any = obj["metadata"]
@@ -85,21 +89,23 @@ class Store(Generic[T]):
             else:
                 meta = obj.metadata  # type: ignore[attr-defined]  # everything that is not a dict is a Resource
                 name, namespace = meta.name, meta.namespace
-            before, ref = None, None
-            if self._overlay or self._indexes or self._snapshots:
+            if watched:
                 ref = ObjectRef(name, namespace)
                 before = self._visible(ref)
-            space = base.get(namespace)
-            if space is None:
-                space = base[namespace] = {}
+            if namespace != where:
+                where = namespace
+                if namespace not in base:
+                    base[namespace] = {}
+                space = base[namespace]
             old = space.get(name)
             space[name] = obj
             if old is None:
                 self._size += 1
-            if ref is not None:
+            if watched:
                 self._catch_up(ref, obj)
                 self._shown(ref, before)
-            yield old, obj
+            replaced.append(old)
+        return replaced
 
     def remove(self, obj: T) -> Change[T] | None:
         """The watch says that `obj` is gone. None when it was not known."""
@@ -159,6 +165,19 @@ class Store(Generic[T]):
         if obj is None:
             return None if old is None else self.remove(old)
         return None if old is not None and _same(old, obj) else self.upsert(obj)
+
+    def reached_name(self, ref: ObjectRef, revision: str) -> None:
+        """As `progress`, for a name with a watch of its own."""
+        self._followed[ref] = revision
+        entry = self._overlay.get(ref)
+        if entry is not None and not isinstance(entry, _Tombstone) and not is_newer(revision_of(entry), revision):
+            del self._overlay[ref]
+            self._shown(ref, entry)
+
+    def let_go(self, ref: ObjectRef) -> None:
+        """A name has no watch any more: nothing is known of its object."""
+        self._followed.pop(ref, None)
+        self.settle(ref, None)
 
     def is_past(self, obj: T) -> bool:
         """Whether base has something newer under the name of `obj`: somebody else who delivers to it was faster."""
@@ -287,8 +306,9 @@ class Store(Generic[T]):
         return self._base_get(ref)
 
     def _is_past(self, ref: ObjectRef, revision: str) -> bool:
-        reached = self._reached.get(None) or self._reached.get(ref.namespace) or ""
-        return reached.isdecimal() and not is_newer(revision, reached)
+        """Whether a watch that would have delivered this revision of the object has gone on from there."""
+        watches = (self._reached.get(None) or self._reached.get(ref.namespace) or "", self._followed.get(ref, ""))
+        return any(reached.isdecimal() and not is_newer(revision, reached) for reached in watches)
 
     def _catch_up(self, ref: ObjectRef, seen: T) -> None:
         """The watch delivered `seen`, an object or its deletion: drop the overlay if that is as new."""

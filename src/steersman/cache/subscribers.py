@@ -40,15 +40,17 @@ class Subscribers(Generic[T]):
             self._tell((member,), None, obj, initial=True)
         return member
 
-    def deliver(self, steps: Iterable[tuple[T | None, T | None]]) -> None:
-        """Tell everybody of the changes, each before the next is asked for."""
-        for old, new in steps:
-            for member in self._members:  # looked up for every step: a handler may bring or dismiss another
-                if member.active:
-                    try:
-                        member.handler(old, new, False)
-                    except Exception as error:  # noqa: BLE001  # whatever a handler does, the store and others go on
-                        self._failed(error, old, new)
+    def deliver(self, replaced: Sequence[T | None], objects: Sequence[T | None]) -> None:
+        """Tell everybody who is here now what each of `objects` replaced, in order, one member after the other."""
+        for member in self._members:
+            handler = member.handler
+            for old, new in zip(replaced, objects, strict=True):
+                if not member.active:
+                    break
+                try:
+                    handler(old, new, False)
+                except Exception as error:  # noqa: BLE001  # whatever a handler does, the store and others go on
+                    self._failed(error, old, new)
 
     async def deliver_all(self, changes: Sequence[Change[T]], *, initial: bool) -> None:
         """Tell everybody who is here now; whoever joins meanwhile has the new state already.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steersman.kube.durations import format_duration, format_go_duration, parse_duration, parse_go_duration
     from steersman.kube.errors import (
         AlreadyExists,
+        AnswerTooLarge,
         BadRequest,
         BadResponse,
         Cause,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExists",
+    "AnswerTooLarge",
     "BadRequest",
     "BadResponse",
     "Cause",
@@ -193,6 +195,7 @@ _MODULES = {
     ),
     "errors": (
         "AlreadyExists",
+        "AnswerTooLarge",
         "BadRequest",
         "BadResponse",
         "Cause",

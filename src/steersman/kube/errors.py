@@ -19,7 +19,8 @@
     │   └── Timeout       504    the server gave up on the request; it may have happened
     ├── ConnectionFailed         no answer: refused, reset, unresolvable, TLS
     ├── RequestTimeout           no answer in time
-    └── BadResponse              an answer that is not Kubernetes: HTML, truncated JSON, too large
+    └── BadResponse              an answer that is not Kubernetes: HTML, truncated JSON
+        └── AnswerTooLarge       one that is larger than this client takes: ask for less
 
 `retryable` says that the same request may succeed later; whether repeating it is *safe* is for the caller to judge.
 """
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExists",
+    "AnswerTooLarge",
     "BadRequest",
     "BadResponse",
     "Cause",
@@ -194,6 +196,11 @@ class RequestTimeout(KubeError):
 class BadResponse(KubeError):
     default_reason = "BadResponse"
     default_retryable = True
+
+
+class AnswerTooLarge(BadResponse):
+    default_reason = "AnswerTooLarge"
+    default_retryable = False
 
 
 _BY_CODE: dict[int, type[KubeError]] = {

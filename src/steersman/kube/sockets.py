@@ -44,7 +44,8 @@ class Gathering:
     A stream that has more again within `SECONDS` is busy: for that long, the kernel is asked to wait until `BYTES` are
     there. What is gathered then is a flood from `MANY` on, and worth twice the patience. The first events after a
     silence are therefore never held back, those that follow closely at most `SECONDS`, those in a flood twice that,
-    and a fast stream not at all. It ends by itself, so a connection is never left like that.
+    and a fast stream not at all: when `BYTES` are there sooner, the time begins anew, as nothing waits any more. It
+    ends by itself, so a connection is never left like that.
     """
 
     SECONDS: Final = 0.02
@@ -56,19 +57,23 @@ class Gathering:
         self._socket: Any = transport.get_extra_info("socket") if transport is not None else None
         self._loop = asyncio.get_running_loop()
         self._free = self._loop.time()  # since when nothing has been held back that could have come
-        self._waiting = False
+        self._end: asyncio.TimerHandle | None = None  # of gathering
 
     def woken(self, size: int) -> None:
         """So many bytes came."""
         now = self._loop.time()
-        if now - self._free < self.SECONDS and not self._waiting and self._socket is not None:
-            self._waiting = True
-            self._ask_for(self.BYTES)
-            self._loop.call_later(self.SECONDS * (2 if size >= self.MANY else 1), self._relax)
+        busy = self._end is not None or now - self._free < self.SECONDS
         self._free = now
+        if not busy or self._socket is None:
+            return
+        if self._end is not None:
+            self._end.cancel()
+        else:
+            self._ask_for(self.BYTES)
+        self._end = self._loop.call_later(self.SECONDS * (2 if size >= self.MANY else 1), self._relax)
 
     def _relax(self) -> None:
-        self._waiting = False
+        self._end = None
         self._ask_for(1)
         self._free = self._loop.time()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random as randomness
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -26,13 +27,14 @@ from steersman.errors import ConfigError
 from steersman.kube.access import explain_forbidden
 from steersman.kube.auth import Credentials, credentials_for
 from steersman.kube.errors import (
-    BadResponse,
+    AnswerTooLarge,
     CredentialsFailed,
     KubeError,
     RequestInfo,
     Unauthorized,
 )
 from steersman.kube.failures import Failure, explain, refusal
+from steersman.kube.intake import read_into_buffers
 from steersman.kube.linestream import LineStream
 from steersman.kube.metrics import ClientMetrics
 from steersman.kube.retries import RetryPolicy, worth_repeating
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Mapping
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Histogram
 
     from steersman.kube.clusterconfig import ClusterConfig
 
@@ -93,6 +95,23 @@ class _Call(NamedTuple):
     info: RequestInfo
 
 
+class _Series:
+    """What one kind of answer is counted in."""
+
+    def __init__(self, metrics: ClientMetrics, code: str, method: str, host: str) -> None:
+        self.requests = metrics.requests.labels(code, method, host)
+        self.duration = metrics.duration.labels(method, host)
+        self._metrics, self._labels = metrics, (method, host)
+
+    @cached_property
+    def request_size(self) -> Histogram:
+        return self._metrics.request_size.labels(*self._labels)
+
+    @cached_property
+    def response_size(self) -> Histogram:
+        return self._metrics.response_size.labels(*self._labels)
+
+
 class Transport:
     """HTTP to the API server of one `ClusterConfig`. Closes with `close`; raises nothing but KubeError."""
 
@@ -112,6 +131,7 @@ class Transport:
         self._clock = clock
         self._random = random or randomness.Random()  # noqa: S311  # jitter is no secret
         self._metrics = ClientMetrics.of(registry)
+        self._series: dict[tuple[str, str], _Series] = {}  # by code and method: finding them costs more than counting
         self._credentials = credentials or credentials_for(config, clock=clock, metrics=self._metrics)
         self._tls = TLS(config, clock)
         base = URL(config.server)
@@ -284,12 +304,10 @@ class Transport:
             else:
                 return b"".join(parts)
         answer.close()
-        error = BadResponse(
+        raise AnswerTooLarge(
             f"the answer is larger than {limit} bytes: ask for less (pages, a selector) or raise max_response_bytes",
             request=call.info,
         )
-        error.retryable = False
-        raise error
 
     def _refused(self, response: Response, call: _Call, used: Mapping[str, str]) -> Failure:
         now = self._clock.time()
@@ -331,14 +349,16 @@ class Transport:
         return 0.0 if failure.disconnected and attempt == 1 else delay
 
     def _count(self, call: _Call, outcome: object, started: float) -> None:
-        metrics, host = self._metrics, self._host
         code = outcome.code if isinstance(outcome, Failure) else str(getattr(outcome, "status", ""))
-        metrics.requests.labels(code, call.method, host).inc()
-        metrics.duration.labels(call.method, host).observe(self._clock.monotonic() - started)
+        series = self._series.get((code, call.method))
+        if series is None:
+            series = self._series[code, call.method] = _Series(self._metrics, code, call.method, self._host)
+        series.requests.inc()
+        series.duration.observe(self._clock.monotonic() - started)
         if call.body is not None:
-            metrics.request_size.labels(call.method, host).observe(len(call.body))
+            series.request_size.observe(len(call.body))
         if isinstance(outcome, Response):
-            metrics.response_size.labels(call.method, host).observe(len(outcome.body))
+            series.response_size.observe(len(outcome.body))
 
     def _pool(self) -> aiohttp.ClientSession:
         if self._pooled is None:
@@ -349,6 +369,8 @@ class Transport:
         if self._streaming is None:
             # One connection each: a bound would be a deadlock between watches.
             self._streaming = self._session(0, buffer=2**18)
+            assert self._streaming.connector is not None
+            read_into_buffers(self._streaming.connector)
         return self._streaming
 
     def _session(self, limit: int, *, buffer: int) -> aiohttp.ClientSession:

@@ -264,7 +264,35 @@ async def test_an_optional_kind_that_is_removed_again_is_no_problem():
     client.trouble = NotFound("no such kind", code=404)
     client.ended.set()
     await clock.advance(10)
-    assert "list all" in client.asked[2:]
+    assert "stream all" in client.asked[2:]
     assert informer.health().problem is None
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def written(name, revision):
+    """A store whose object was deleted at 11 by somebody else, and the answer to our write at `revision`."""
+    bench = Bench()
+    sink = SingleScope(bench.store, bench.subscribers, ref(name), lambda _ref: None)
+    sink.upsert([thing(name, 10)])
+    sink.reached("10")
+    sink.remove(thing(name, 11))
+    sink.reached("11")
+    bench.store.record_write(thing(name, revision))
+    return bench.store, sink
+
+
+def test_a_write_to_something_gone_again_is_no_ghost():
+    store, _ = written("a", 10)
+    assert store.get(ref("a")) is None
+
+
+def test_a_write_that_the_watch_does_not_have_yet_is_shown_until_it_is_past_it():
+    store, sink = written("a", 12)
+    assert store.get(ref("a")) == thing("a", 12)
+    store.record_write(thing("b", 12))
+    sink.progress("13")
+    assert store.get(ref("a")) is None
+    assert store.get(ref("b")) is not None  # of which this watch says nothing
+    store.let_go(ref("a"))
+    assert not store._followed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from steersman.cache.progress import (
@@ -25,6 +25,7 @@ from steersman.cache.progress import (
     first_step,
 )
 from steersman.kube.errors import (
+    AnswerTooLarge,
     BadResponse,
     Cause,
     ConnectionFailed,
@@ -91,6 +92,67 @@ def test_a_complete_list_makes_the_last_revision_usable_again():
     progress, step = step_after(Listed("9"), step=List(""), progress=Progress(revision="7", unavailable=True))
     assert (progress.revision, progress.unavailable) == ("9", False)
     assert step == Watch("9")
+
+
+# -- how much at once ------------------------------------------------------------------------------------------------
+
+
+def test_pages_that_expire_are_followed_at_once_by_one_list_of_everything():
+    progress, step = step_after(Failed(Gone("token expired"), pages=2), step=List("0"), progress=LISTING)
+    assert step == List("", limit=0)
+    progress, _ = step_after(Listed("9"), step=step, progress=progress)
+    assert first_step(progress) == List("9", limit=0)
+
+
+@pytest.mark.parametrize("step", [List("0"), List("7", limit=0), List("", limit=0)], ids=str)
+def test_a_list_that_is_too_large_comes_in_pages_from_storage_from_then_on(step):
+    known = Progress(revision="7", streaming=False)
+    progress, step = step_after(Failed(AnswerTooLarge("x")), step=step, progress=known)
+    assert step == List("", limit=PAGE)
+    progress, _ = step_after(Listed("9", pages=3), step=step, progress=progress)
+    assert first_step(progress) == List("", limit=PAGE)
+
+
+def test_a_page_that_is_too_large_is_followed_by_smaller_ones_down_to_one_object():
+    progress, step, sizes = LISTING, List("0"), []
+    for _ in range(7):
+        progress, step = step_after(Failed(AnswerTooLarge("x")), step=step, progress=progress)
+        sizes.append((step.limit, step.after > 0))
+    assert sizes == [(500, False), (100, False), (20, False), (4, False), (1, False), (1, True), (1, True)]
+
+
+def test_pages_that_expire_are_pages_again_where_one_answer_is_known_to_be_too_large():
+    progress = Progress(streaming=False, page=PAGE, unavailable=True)
+    _, step = step_after(Failed(Gone("token expired"), pages=2), step=List("", limit=PAGE), progress=progress)
+    assert (step.revision, step.limit, step.after > 0) == ("", PAGE, True)
+
+
+@given(
+    size=st.integers(1, 5000),
+    fits=st.integers(1, 5000),
+    cached=st.booleans(),
+    expiring=st.booleans(),
+    seen=st.sampled_from(["", "7"]),
+    compacted=st.booleans(),
+)
+def test_whatever_can_be_listed_in_one_answer_or_in_pages_is_listed(size, fits, cached, expiring, seen, compacted):
+    """A server with `size` objects; `fits` of them go into an answer, and its pages may expire before the second."""
+    assume(size <= fits or not expiring)
+    progress = Progress(revision=seen, streaming=False)
+    step = first_step(progress)
+    for _ in range(16):
+        whole = not step.limit or (cached and step.revision)  # a watch cache knows no limit
+        if step.revision not in {"", "0"} and compacted:
+            outcome = Failed(Gone("too old", code=410))
+        elif (size if whole else min(size, step.limit)) > fits:
+            outcome = Failed(AnswerTooLarge("x"))
+        elif not whole and size > step.limit and expiring:
+            outcome = Failed(Gone("token expired", code=410), pages=1)
+        else:
+            return
+        progress, step = step_after(outcome, step=step, progress=progress)
+        assert isinstance(step, List)
+    raise AssertionError(step)
 
 
 # -- streaming -------------------------------------------------------------------------------------------------------
@@ -210,6 +272,26 @@ def test_who_may_list_but_not_watch_lists_from_time_to_time():
     assert step.after > 0
 
 
+def test_a_refused_list_is_asked_for_as_a_list_again_where_streams_are_not_wanted_or_not_there():
+    progress, step = step_after(Failed(Forbidden("no", code=403)), step=List("0"), progress=LISTING)
+    assert isinstance(step, List)
+    assert not progress.streaming
+
+
+def test_who_may_neither_stream_nor_list_is_asked_for_both_in_turn():
+    progress, step, kinds = Progress(), first_step(Progress()), []
+    for _ in range(4):
+        kinds.append(type(step))
+        progress, step = step_after(Failed(Forbidden("no", code=403)), step=step, progress=progress)
+    assert kinds == [Stream, List, Stream, List]
+
+
+def test_a_right_to_watch_that_comes_back_is_used():
+    progress = Progress(revision="7", barred=True)
+    progress, _ = step_after(Ended("9", events=1, seconds=300), progress=progress)
+    assert first_step(progress) == Stream("9")
+
+
 @pytest.mark.parametrize("limit", [REFUSED_LIMIT, SELDOM_LIMIT, SINGLE_LIMIT])
 @pytest.mark.parametrize("error", [NotFound("x"), Forbidden("x")])
 def test_what_is_missing_or_refused_is_asked_for_as_seldom_as_somebody_can_wait(limit, error):
@@ -232,30 +314,53 @@ def test_backoff_starts_over_after_a_quiet_time():
 
 errors = st.sampled_from(
     [
-        Gone("x"),
+        Gone("x", code=410),
         TOO_LARGE,
-        Forbidden("x"),
-        NotFound("x"),
-        ServerError("x"),
+        Forbidden("x", code=403),
+        NotFound("x", code=404),
+        ServerError("x", code=500),
         ConnectionFailed("x"),
-        TooManyRequests("x"),
+        TooManyRequests("x", code=429),
         RequestTimeout("x"),
         BadResponse("x"),
+        AnswerTooLarge("x"),
         StaleWatch("x"),
-        Invalid("x"),
+        Invalid("x", code=422),
     ]
 )
-failed = st.builds(Failed, errors, st.just(""), st.just(0), st.just(False))
+failed = st.one_of(
+    st.builds(Failed, errors, pages=st.integers(0, 3)),
+    st.builds(Failed, errors, st.just("9"), st.integers(0, 500), st.just(True)),  # with a state, there is a revision
+)
 
 
-@given(st.lists(failed, min_size=12, max_size=40), st.booleans())
+histories = st.lists(st.one_of(failed, st.just(Listed("9"))), min_size=1, max_size=24)
+
+
+@given(histories.flatmap(lambda some: st.sampled_from([some, some * 24, some[:2] * 24])), st.booleans())
 def test_no_sequence_of_failures_makes_a_hot_loop(outcomes, streaming):
     progress = Progress(streaming=streaming)
     step, at_once = first_step(progress), 0
     for outcome in outcomes:
+        if isinstance(outcome, Listed) and not isinstance(step, List):
+            continue
         progress, step = step_after(outcome, step=step, progress=progress)
-        at_once = at_once + 1 if step.after == 0 and not isinstance(outcome.error, StaleWatch) else 0
-        assert at_once <= 3
+        if step.after:
+            at_once = 0
+        elif isinstance(outcome, Failed) and not isinstance(outcome.error, StaleWatch):  # which takes its time
+            at_once += 1
+        assert at_once <= 9  # one for each thing that is learned on the way: see the fields of Progress
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_events_and_then_a_410_again_and_again_are_listed_less_and_less_often(streaming):
+    progress, now, delays = Progress(revision="7", streaming=streaming), 1000.0, []
+    for _ in range(8):
+        progress, step = step_after(Failed(Gone("x", code=410), "9", 500, True), progress=progress, now=now)
+        delays.append(step.after)
+        now += step.after + 1.5
+    assert delays[0] == 0
+    assert delays[-1] >= 30
 
 
 @given(st.lists(st.one_of(failed, st.builds(Ended, st.just("9"), st.integers(0, 3), st.floats(0, 400))), max_size=30))

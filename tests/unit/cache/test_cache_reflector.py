@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from steersman.cache.metrics import CacheMetrics
 from steersman.cache.reflector import Reflector
-from steersman.kube.errors import ConnectionFailed, Gone, Invalid, KubeError, ServerError, TooManyRequests
+from steersman.kube.errors import (
+    AnswerTooLarge,
+    ConnectionFailed,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    ServerError,
+    TooManyRequests,
+)
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.testing.clock import VirtualClock, settle
 
@@ -222,10 +232,17 @@ async def test_all_pages_make_one_replacement(server, sink, start):
     assert server.requests == ["list '0' limit 500", "watch '4'"]
 
 
-async def test_an_expired_page_is_answered_by_a_list_of_the_most_recent(server, sink, start):
+async def test_pages_that_expire_are_answered_by_one_list_of_everything_at_its_most_recent(server, sink, start):
     server.lists = [[("4", [thing("a", 1)]), Gone("continue token expired")], [("9", [thing("b", 2)])]]
     await start(streaming=False)
     assert sink.diary == ["replace ['b'] at 9"]
+    assert server.requests[:2] == ["list '0' limit 500", "list '' limit 0"]
+
+
+async def test_a_collection_larger_than_an_answer_may_be_comes_in_pages(server, sink, start):
+    server.lists = [[AnswerTooLarge("x")], [("9", [thing("a", 1)]), ("9", [thing("b", 2)])]]
+    await start(streaming=False)
+    assert sink.diary == ["replace ['a', 'b'] at 9"]
     assert server.requests[:2] == ["list '0' limit 500", "list '' limit 500"]
 
 
@@ -364,6 +381,61 @@ async def test_a_watch_that_breaks_as_soon_as_it_is_open_is_not_taken_for_recove
     while len(server.requests) < 5:  # later the revision itself is doubted, and listed anew
         assert "cut" in str(reflector.status.error)
         await clock.advance(0.5)
+
+
+@pytest.mark.parametrize("stopped_at", ["4", "20"])
+async def test_a_second_run_never_goes_back_behind_what_was_shown(server, clock, stopped_at):
+    class Telling(Memory):
+        async def replace(self, objects, revision, keep) -> None:
+            await super().replace(objects, revision, keep)
+            if revision == stopped_at:
+                await asyncio.Event().wait()  # handlers are being told
+
+    server.lists = [[("4", [])], [("20", [])]]
+    server.watches = [] if stopped_at == "4" else [[Gone("too old", code=410)], [Silence]]
+    metrics = CacheMetrics(CollectorRegistry()).reflector("things")
+    reflector: Reflector[Thing] = Reflector(
+        server, Telling(), name="things", metrics=metrics, random=random.Random(1), clock=clock, streaming=False
+    )
+    for seconds in (60, 1):
+        task = asyncio.create_task(reflector.run())
+        await clock.advance(seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert server.requests[-1] == f"watch '{stopped_at}'"
+
+
+async def test_events_are_counted_when_they_come(server, sink, clock):
+    server.lists = [[("4", [])]]
+    server.watches = [[added("a", 5), [added("b", 6), added("c", 7)], Silence]]
+    registry = CollectorRegistry()
+    reflector: Reflector[Thing] = Reflector(
+        server,
+        sink,
+        name="things",
+        metrics=CacheMetrics(registry).reflector("things"),
+        random=random.Random(1),
+        clock=clock,
+        streaming=False,
+    )
+    task = asyncio.create_task(reflector.run())
+    await settle()
+    assert registry.get_sample_value("steersman_cache_watch_events_total", {"cluster": "", "source": "things"}) == 3
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_source_that_may_list_but_not_watch_says_so_once(server, start, clock):
+    server.lists = [[("4", [])] for _ in range(500)]
+    server.watches = [[Forbidden("cannot watch", code=403)] for _ in range(500)]
+    with capture_logs() as lines:
+        reflector = await start()
+        await clock.advance(3600)
+        server.watches = []
+        await clock.advance(60)
+    assert len(server.requests) > 100
+    assert [line["log_level"] for line in lines] == ["error", "info"]  # and at last, that it works
+    assert reflector.status.error is None
 
 
 async def test_a_reflector_stopped_before_it_began_asks_for_nothing(server, sink, clock):

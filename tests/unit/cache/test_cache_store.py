@@ -52,6 +52,13 @@ def test_replace_reports_what_is_new_and_what_changed_and_nothing_else(store):
     assert store.replace([thing("a"), b2, c], "2") == [Change(b, b2), Change(None, c)]
 
 
+def test_an_object_that_comes_twice_at_once_replaces_itself(store):
+    first, other, second = thing("a", 1), thing("a", 2, namespace="mine"), thing("a", 3)
+    assert store.upserts([first, other, second]) == [None, None, first]
+    assert len(store) == 2
+    assert list(store.snapshot()) == [other, second]
+
+
 def test_replace_shows_an_object_made_anew_under_the_same_name(store):
     old, new = thing("a", 1, uid="one"), thing("a", 1, uid="two")
     store.replace([old], "1")

@@ -14,6 +14,7 @@ from steersman.cache.informer import SharedInformer
 from steersman.cache.metrics import CacheMetrics
 from steersman.cache.pool import InformerPool
 from steersman.kube.codec import Undecodable
+from steersman.kube.errors import Forbidden
 from steersman.kube.objects import ObjectMeta, Resource
 
 
@@ -60,6 +61,58 @@ async def test_a_handler_that_leaves_while_a_list_is_told_hears_no_more(informer
     assert len(others) == 1200
 
 
+async def test_a_handler_that_joins_among_changes_hears_of_none_it_has_been_shown(informer):
+    sink, first, second = informer._scopes[None]._sink, [], []
+
+    def joining(old, new, initial):
+        first.append((old and old.metadata.resource_version, new.metadata.resource_version))
+        if len(first) == 1:
+            informer.add_handler(lambda old, new, initial: second.append((new.metadata.resource_version, initial)))
+
+    informer.add_handler(joining)
+    sink.upsert([thing("a", 1), thing("a", 2)])
+    sink.upsert([thing("a", 3)])
+    assert first == [(None, "1"), ("1", "2"), ("2", "3")]
+    assert second == [("2", True), ("3", False)]
+
+
+async def test_a_handler_that_leaves_among_changes_hears_no_more(informer):
+    sink, seen, others = informer._scopes[None]._sink, [], []
+
+    def leaving(old, new, initial):
+        seen.append(new.name)
+        subscription.remove()
+
+    subscription = informer.add_handler(leaving)
+    informer.add_handler(lambda old, new, initial: others.append(new.name))
+    sink.upsert([thing("a"), thing("b")])
+    assert seen == ["a"]
+    assert others == ["a", "b"]
+
+
+async def test_a_handler_that_fails_hears_of_the_next_change_all_the_same(informer):
+    sink, seen, others = informer._scopes[None]._sink, [], []
+
+    def failing(old, new, initial):
+        seen.append(new.name)
+        raise LookupError("no")
+
+    informer.add_handler(failing)
+    informer.add_handler(lambda old, new, initial: others.append(new.name))
+    sink.upsert([thing("a"), thing("b")])
+    assert seen == others == ["a", "b"]
+
+
+@pytest.mark.parametrize(("refused", "partial"), [("", False), ("a", True), ("ab", False)])
+def test_a_source_is_down_when_all_its_namespaces_are(refused, partial):
+    client: Any = SimpleNamespace()
+    metrics = CacheMetrics(CollectorRegistry())
+    informer = SharedInformer(client, Thing, namespaces=["a", "b"], random=random.Random(1), metrics=metrics)
+    for namespace in refused:
+        informer._scopes[namespace].status.error = Forbidden("no", code=403)
+    assert (informer.health().problem is not None, informer.health().partial) == (bool(refused), partial)
+
+
 async def test_an_unreadable_object_that_vanished_while_nobody_watched_is_no_problem_any_more(informer):
     project, sink = informer._scopes[None]._project, informer._scopes[None]._sink
     for name in ("gone", "still"):
@@ -70,6 +123,7 @@ async def test_an_unreadable_object_that_vanished_while_nobody_watched_is_no_pro
     await sink.replace([], "12", {still})
     assert "shop/gone" not in informer.health().problem
     assert "shop/still left out" in informer.health().problem
+    assert informer.health().partial
 
 
 def test_sources_of_the_same_objects_have_names_of_their_own():

@@ -22,8 +22,10 @@ class Timers:
     def time(self) -> float:
         return self.now
 
-    def call_later(self, delay: float, call: Any) -> None:
-        self.due.append((self.now + delay, call))
+    def call_later(self, delay: float, call: Any) -> Any:
+        timer = (self.now + delay, call)
+        self.due.append(timer)
+        return SimpleNamespace(cancel=lambda: self.due.remove(timer))
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
@@ -96,6 +98,18 @@ def test_a_flood_is_gathered_twice_as_long(gathering, loop, sock):
     assert sock.least == Gathering.BYTES
     loop.advance(Gathering.SECONDS * 1.01)
     assert sock.least == 1
+
+
+def test_a_fast_stream_is_gathered_on_and_on_with_nothing_in_between(gathering, loop, sock):
+    loop.advance(0.001)
+    gathering.woken(Gathering.BYTES)
+    for _ in range(5):
+        loop.advance(Gathering.SECONDS * 1.9)  # as much as was asked for is there a little before the time is over
+        assert sock.least == Gathering.BYTES
+        gathering.woken(Gathering.BYTES)
+    loop.advance(Gathering.SECONDS * 2.01)
+    assert sock.least == 1
+    assert loop.due == []
 
 
 def test_a_connection_that_is_closed_meanwhile_does_no_harm(gathering, loop, sock, monkeypatch):

@@ -74,3 +74,32 @@ def test_a_line_that_ends_beyond_the_limit_is_refused_though_its_end_is_there():
     splitter.block(b"12345")
     with pytest.raises(LineTooLongError):
         splitter.block(b"123456\nnext\n")
+
+
+@given(st.lists(st.binary(max_size=40).filter(lambda b: b"\n" not in b)), st.integers(1, 60), st.data())
+def test_pieces_hold_the_same_bytes_and_are_about_as_large_as_asked_for(lines, size, data):
+    text = b"".join(line + b"\n" for line in lines) + b"rest"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
+    chunks = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    splitter = LineSplitter(limit=1000)
+    pieces = [bytes(piece) for piece in splitter.blocks(chunks, size)]
+    assert b"".join(pieces) + b"rest" == text
+    assert splitter.rest == len(b"rest")
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    longest = max(map(len, lines), default=0) + 1
+    assert all(len(piece) < 2 * size + longest for piece in pieces)
+    assert all(len(piece) >= size for piece in [*LineSplitter(limit=1000).blocks([text], size)][:-1])
+
+
+def test_a_large_chunk_is_cut_without_a_copy_and_small_ones_are_joined():
+    splitter = LineSplitter(limit=1000)
+    large = b"0123456\n" * 10
+    assert [piece.obj is large for piece in splitter.blocks([large], 32)] == [True, True]
+    assert list(splitter.blocks([b"a\n", b"b\n", b"c\n", b"d\n"], 4)) == [b"a\nb\n", b"c\nd\n"]
+
+
+def test_lines_before_one_that_is_too_long_are_not_lost():
+    pieces = LineSplitter(limit=10).blocks([b"one\n", b"x" * 11], 4)
+    assert next(pieces) == b"one\n"
+    with pytest.raises(LineTooLongError):
+        next(pieces)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import ssl
 
@@ -9,7 +10,7 @@ import trustme
 from steersman.errors import ConfigError
 from steersman.kube.clusterconfig import ClusterConfig, User
 from steersman.kube.errors import ConnectionFailed, CredentialsFailed
-from steersman.testing.wire import reply
+from steersman.testing.wire import END, STREAM, chunk, reply
 
 OK = reply(200, {})
 
@@ -35,6 +36,16 @@ async def test_a_server_with_the_right_ca_is_trusted(wire, transport, authority)
     server = await wire(OK, tls=server_context(authority))
     answer = await transport(server, config=config(server, ca=pem(authority))).request("GET", "/")
     assert answer.status == 200
+
+
+async def test_a_stream_of_megabytes_comes_whole_and_in_order(wire, transport, authority):
+    lines = [b"%07d " % number + b"x" * 1500 for number in range(2_000)]
+    events = b"".join(chunk(line + b"\n") for line in lines)
+    server = await wire(STREAM + events + END, tls=server_context(authority))
+    link = transport(server, config=config(server, ca=pem(authority)))
+    async with link.stream("/watch") as stream:
+        assert isinstance(stream._answer.connection.protocol, asyncio.BufferedProtocol)
+        assert [line async for line in stream] == lines
 
 
 async def test_a_wrong_ca_is_said_to_be_one_and_the_kubeconfig_is_named(wire, transport, authority, hasty):

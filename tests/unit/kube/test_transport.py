@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from steersman.kube.clusterconfig import ClusterConfig, User
 from steersman.kube.errors import (
+    AnswerTooLarge,
     BadRequest,
     BadResponse,
     ConnectionFailed,
@@ -212,7 +213,7 @@ class TestSizes:
             return END
 
         server = await wire(flood)
-        with pytest.raises(BadResponse, match="larger than 4194304 bytes: ask for less") as raised:
+        with pytest.raises(AnswerTooLarge, match="larger than 4194304 bytes: ask for less") as raised:
             await transport(server, options=TransportOptions(max_response_bytes=4 * 2**20)).request("GET", "/big")
         assert not raised.value.retryable
         assert len(server.requests) == 1
@@ -220,7 +221,7 @@ class TestSizes:
 
     async def test_an_announced_300_megabytes_are_refused_unread(self, wire, transport):
         server = await wire(b"HTTP/1.1 200 OK\r\nContent-Length: 314572800\r\n\r\n")
-        with pytest.raises(BadResponse, match=r"larger than 67108864 bytes: .*\(GET .*/big\)$"):
+        with pytest.raises(AnswerTooLarge, match=r"larger than 67108864 bytes: .*\(GET .*/big\)$"):
             await transport(server).request("GET", "/big")
 
     async def test_a_cut_off_answer_is_an_error_that_says_so(self, wire, transport):
