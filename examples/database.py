@@ -4,7 +4,8 @@ A Database is a Secret with its address, a Service and a StatefulSet. When it is
 `spec.onDelete` says Delete; the finalizer makes sure of that before the object goes.
 
 steersman crds examples/database.py | kubectl apply -f -
-steersman run examples/database.py
+steersman webhooks examples/database.py --host 127.0.0.1:9443 | kubectl apply -f -
+steersman run examples/database.py --webhooks
 """
 
 from typing import Annotated, Any, Literal

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from steersman.kube.quantities import Quantity
     from steersman.kube.resources import Kind, ObjectRef
     from steersman.kube.selectors import Selector
+    from steersman.kube.transport import TransportOptions
     from steersman.kube.types.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
     from steersman.kube.types.batch import CronJob, Job
     from steersman.kube.types.core import (
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from steersman.kube.types.networking import NetworkPolicy
     from steersman.kube.types.pods import Pod
     from steersman.runtime.admission import Admission, Denied, Hook, mutate, validate
+    from steersman.runtime.channel import Channel
     from steersman.runtime.conditions import Condition, condition, find_condition, with_conditions, without_conditions
     from steersman.runtime.context import Context
     from steersman.runtime.controller import Controller, Options, controller
@@ -94,12 +96,15 @@ if TYPE_CHECKING:
         spec,
         status,
     )
-    from steersman.runtime.program import run
+    from steersman.runtime.program import run, serve
     from steersman.runtime.queue import Debounce
     from steersman.runtime.ratelimit import Backoff
     from steersman.runtime.result import Result, TerminalError, done, requeue
+    from steersman.runtime.servingcerts import ManagedCertificates, MountedCertificates
+    from steersman.runtime.sharding import KubeShards
     from steersman.runtime.threads import BlockingContext
-    from steersman.runtime.webhooks import WebhookServer
+    from steersman.runtime.troubles import Limits
+    from steersman.runtime.webhooks import WebhookServer, webhook_configurations
 
 __all__ = [
     "SYSTEM_CLOCK",
@@ -109,6 +114,7 @@ __all__ = [
     "Atomic",
     "Backoff",
     "BlockingContext",
+    "Channel",
     "Client",
     "Clock",
     "Column",
@@ -138,15 +144,19 @@ __all__ = [
     "Kind",
     "KubeError",
     "KubeLease",
+    "KubeShards",
     "Le",
     "LeaderElector",
     "LeadershipLost",
+    "Limits",
     "ListMap",
     "ListSet",
     "Lt",
+    "ManagedCertificates",
     "Manager",
     "MaxLength",
     "MinLength",
+    "MountedCertificates",
     "MultipleOf",
     "Namespace",
     "NetworkPolicy",
@@ -181,6 +191,7 @@ __all__ = [
     "TerminalError",
     "Timing",
     "TooManyRequests",
+    "TransportOptions",
     "Unavailable",
     "WebhookServer",
     "always",
@@ -207,15 +218,28 @@ __all__ = [
     "resource_version",
     "run",
     "selected",
+    "serve",
     "spec",
     "status",
     "validate",
+    "webhook_configurations",
     "with_conditions",
     "without_conditions",
 ]
 
 _HOME = {
-    "steersman.runtime.webhooks": ("WebhookServer",),
+    "steersman.kube.transport": ("TransportOptions",),
+    "steersman.runtime.servingcerts": (
+        "ManagedCertificates",
+        "MountedCertificates",
+    ),
+    "steersman.runtime.troubles": ("Limits",),
+    "steersman.runtime.sharding": ("KubeShards",),
+    "steersman.runtime.channel": ("Channel",),
+    "steersman.runtime.webhooks": (
+        "WebhookServer",
+        "webhook_configurations",
+    ),
     "steersman.crd.manifest": ("crd_manifest",),
     "steersman.kube.quantities": ("Quantity",),
     "steersman.runtime.admission": (
@@ -349,7 +373,10 @@ _HOME = {
         "spec",
         "status",
     ),
-    "steersman.runtime.program": ("run",),
+    "steersman.runtime.program": (
+        "run",
+        "serve",
+    ),
     "steersman.runtime.queue": ("Debounce",),
     "steersman.runtime.ratelimit": ("Backoff",),
     "steersman.runtime.result": (

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from steersman.errors import ConfigError
 from steersman.kube.client import Client
+from steersman.kube.errors import Conflict, Invalid
 from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import ObjectMeta, Resource, Struct
 from steersman.kube.patches import PatchType
@@ -218,7 +219,7 @@ async def test_a_status_is_patched_only_when_it_differs(client, namespace):
     controller = Controller(Deployment, reconcile).select(namespaces=[namespace])
     async with running(client, controller) as manager:
         await eventually(lambda: len(answers) >= 2)  # its own write brought it back once
-        manager.engine("deployment").add(ObjectRef("d", namespace))
+        manager.engine("deployment").queue.add(ObjectRef("d", namespace))
         await eventually(lambda: len(answers) >= 3)
     assert answers[0] is True
     assert not any(answers[1:])
@@ -283,6 +284,61 @@ async def test_a_finalizer_holds_an_object_back_until_it_has_been_cleaned_up(cli
         await eventually(is_gone)
         await eventually(lambda: steps[-1] == "gone parent")
         assert "reconcile None" not in steps
+
+
+async def test_a_finalizer_that_somebody_else_adds_meanwhile_is_not_lost(client, namespace):
+    """The list is written as a whole: only the revision it was read at tells that it is still the whole."""
+    theirs = {"metadata": {"finalizers": ["other.example.org/theirs"]}}
+    outcomes: list[str] = []
+
+    async def reconcile(ctx, obj):
+        if not outcomes:
+            await client.patch(ConfigMap, "a", theirs, type=PatchType.MERGE, namespace=namespace)
+        try:
+            await ctx.add_finalizer(obj, "example.org/ours")
+        except Conflict:
+            outcomes.append("conflict")
+            raise
+        outcomes.append("added")
+
+    await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace=namespace)))
+    selected = Controller(ConfigMap, reconcile).select(namespaces=[namespace], field_selector="metadata.name=a")
+    async with running(client, selected):
+        await eventually(lambda: "added" in outcomes)
+    live = await client.get(ConfigMap, "a", namespace=namespace)
+    await client.patch(
+        ConfigMap, "a", {"metadata": {"finalizers": None}}, type=PatchType.MERGE, namespace=namespace
+    )  # so that the namespace can go
+    assert outcomes[0] == "conflict"
+    assert sorted(live.metadata.finalizers) == ["example.org/ours", "other.example.org/theirs"]
+
+
+async def test_a_status_never_reaches_another_object_of_the_same_name(client, namespace):
+    """Between the look and the report, the object is deleted and made anew."""
+    outcomes: list[str] = []
+
+    def made() -> Deployment:
+        labels = {"app": "a"}
+        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = DeploymentSpec(replicas=1, selector={"matchLabels": labels}, template=pod)
+        return Deployment(metadata=ObjectMeta(name="a", namespace=namespace), spec=spec)
+
+    async def reconcile(ctx, obj):
+        if outcomes:
+            return
+        await client.delete(Deployment, "a", namespace=namespace)
+        await client.create(made())
+        outcomes.append("replaced")
+        try:
+            await ctx.status(obj, replicas=7)
+        except (Conflict, Invalid):
+            outcomes.append("refused")
+
+    await client.create(made())
+    async with running(client, Controller(Deployment, reconcile).select(namespaces=[namespace])):
+        await eventually(lambda: "refused" in outcomes)
+    live = await client.get(Deployment, "a", namespace=namespace)
+    assert live.status is None or live.status.replicas == 0
 
 
 async def test_a_deleted_child_is_gone_for_the_reconcile_that_deleted_it_and_a_new_one_is_spared(client, namespace):
@@ -490,7 +546,7 @@ async def test_fields_that_are_no_longer_applied_are_removed_and_those_of_others
         await eventually(holds({"a": "1", "b": "2"}))
         await client.patch(ConfigMap, "made", {"data": {"theirs": "x"}}, namespace=namespace)
         del wanted["b"]
-        manager.engine("fields").add(ObjectRef("parent", namespace))
+        manager.engine("fields").queue.add(ObjectRef("parent", namespace))
         await eventually(holds({"a": "1", "theirs": "x"}))
 
 

@@ -14,7 +14,7 @@ from steersman.kube.kubeconfig import load_config
 from steersman.kube.objects import ObjectMeta, Resource, Struct
 from steersman.runtime.admission import Admission, Denied, mutate, validate
 from steersman.runtime.servingcerts import CONFIGURATIONS, ManagedCertificates, MountedCertificates
-from steersman.runtime.webhooks import WebhookMetrics, WebhookServer, webhook_configurations
+from steersman.runtime.webhooks import WebhookServer, webhook_configurations
 from steersman.testing import eventually
 
 
@@ -62,7 +62,7 @@ async def served(real, client, namespace):
     certificates = ManagedCertificates(
         client, namespace=namespace, secret="hooks", names=["127.0.0.1"], configuration=name
     )
-    server = WebhookServer(HOOKS, certificates, host="127.0.0.1", port=0, metrics=WebhookMetrics(CollectorRegistry()))
+    server = WebhookServer(HOOKS, certificates, host="127.0.0.1", port=0, registry=CollectorRegistry())
     task = asyncio.create_task(server.run())
     await asyncio.wait_for(server.serving.wait(), 90)
     await client.apply(crd_manifest(Gadget))

@@ -1,9 +1,15 @@
-"""How a running process writes its log: for people on a terminal, one JSON object per line elsewhere."""
+"""How a running process writes its log: for people on a terminal, one JSON object per line elsewhere.
+
+Whoever reads it may go away, and a disk may be full: then lines are lost, and nothing else.
+"""
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -37,10 +43,31 @@ def configure_logging(*, level: str = "info", form: str = "auto") -> None:
             *last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # standard error as it is then, not as it is now
+        logger_factory=lambda *_: _Lines(sys.stderr),  # standard error as it is then, not as it is now
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr)
+    logging.raiseExceptions = False  # a line that cannot be written is not worth a traceback that cannot be written
+    atexit.register(_leave_in_silence)
+
+
+def _leave_in_silence() -> None:
+    """What standard error did not take goes nowhere, and is no failure of the process."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+class _Lines(structlog.PrintLogger):
+    """Prints lines; those that cannot be printed are lost."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 def _harmless(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

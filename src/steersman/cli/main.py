@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("steersman.cli.status", "Show what a running process is doing."),
     "run": ("steersman.cli.run", "Run operators, or controllers in files of your own."),
     "toolset": ("steersman.cli.toolset", "Show, render, check and restore what the toolset operator keeps."),
+    "webhooks": ("steersman.cli.webhooks", "Print how the API server finds the webhooks of a Python file."),
     "demo": ("steersman.cli.demo", "Play a short story on an embedded API server."),
 }
 

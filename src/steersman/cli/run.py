@@ -13,10 +13,12 @@ from steersman.logger import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from steersman.cli.settings import Settings
     from steersman.kube.client import Client
     from steersman.kube.resources import Kind
+    from steersman.runtime.admission import Hook
     from steersman.runtime.controller import Controller
     from steersman.runtime.manager import Manager
     from steersman.runtime.parts import Parts
@@ -35,10 +37,18 @@ __all__ = ["command"]
     help="Who sees the page: callers on this machine, who has a token and rights, everybody, nobody.  [default: local]",
 )
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Act only while holding a Lease.")
+@click.option("--shard/--no-shard", default=None, help="Share the namespaces with the other processes of this Lease.")
 @click.option("--lease", metavar="NS/NAME", help="The Lease.  [default: steersman in the pod's namespace]")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Keys each controller works on at once.")
 @click.option("--dry-run", is_flag=True, default=None, help="Write nothing: every write is sent as a dry run.")
 @click.option("--shadow", is_flag=True, default=None, help="Write nothing: compare with a controller that acts.")
+@click.option(
+    "--dialect",
+    "dialects",
+    multiple=True,
+    metavar="NAME",
+    help="For reload: understand the annotations of another program too, such as reloader or wave; may be repeated.",
+)
 @click.option(
     "--cluster",
     "clusters",
@@ -46,6 +56,11 @@ __all__ = ["command"]
     metavar="NAME=CONTEXT",
     help="Another cluster, under the name controllers know it by; may be repeated.",
 )
+@click.option("--webhooks/--no-webhooks", default=None, help="Serve the webhooks of files; so does any option of them.")
+@click.option("--webhook-listen", metavar="ADDR:PORT", help="Where to; port 0 takes a free one.")
+@click.option("--webhook-host", metavar="HOST", help="What the API server calls.  [default: NAME.NAMESPACE.svc]")
+@click.option("--webhook-name", metavar="NAME", help="Of their configurations and Secret.  [default: the file's]")
+@click.option("--webhook-certs", metavar="DIR", help="tls.crt and tls.key are in DIR.  [default: made, in a Secret]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), default="auto")
 @kube_options
@@ -67,6 +82,7 @@ def command(
     \b
     Examples:
       steersman run examples/webapp.py
+      steersman run examples/webapp.py --shard --lease ops/webapp
       steersman run --operators reload --listen 127.0.0.1:8080
       steersman run --operators reload --leader-elect --lease ops/steersman
     """
@@ -75,13 +91,24 @@ def command(
     from steersman.cli.kubeoptions import cluster_config
     from steersman.cli.logs import configure_logging
     from steersman.cli.privatememory import keep_memory_private
+    from steersman.cli.pythonfiles import load_python
     from steersman.cli.settings import load_settings
+    from steersman.cli.webhooks import default_name, hooks_of, serving
     from steersman.runtime.program import serve
 
     configure_logging(level=log_level, form=log_format)
     settings = _override(load_settings(config), flags)
-    controllers = _controllers(files, settings)
+    modules = [load_python(name) for name in files]
+    hooks = hooks_of(modules)
+    controllers = _controllers(modules, settings, hooks)
     cluster = cluster_config(kubeconfig, context)
+    webhooks = serving(
+        hooks,
+        settings,
+        name=default_name(files) if files else "",
+        own_namespace=cluster.namespace,
+        in_cluster=_in_cluster(),
+    )
     keep_memory_private()
     asyncio.run(
         serve(
@@ -89,7 +116,9 @@ def command(
             config=cluster,
             include=partial(_operators, settings, cluster.namespace),
             clusters={name: cluster_config(kubeconfig, other) for name, other in map(_named_context, clusters)},
-            lease=_lease(settings, cluster.namespace),
+            lease=_lease(settings, cluster.namespace) if settings.leader_elect else None,
+            share=_lease(settings, cluster.namespace) if settings.shard else None,
+            webhooks=webhooks,
             listen=settings.listen or ("0.0.0.0:8080" if _in_cluster() else "127.0.0.1:8080"),
             dry_run=settings.dry_run,
             prepare=partial(_with_page, settings.page),
@@ -109,17 +138,34 @@ def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
     """The file's settings with what flags and variables say."""
     import msgspec
 
-    namespace = flags.pop("namespace", None)
+    namespace, dialects = flags.pop("namespace", None), flags.pop("dialects", ())
     changes = {name: value for name, value in flags.items() if value is not None}
     if "operators" in changes:
         changes["operators"] = [name.strip() for name in changes["operators"].split(",") if name.strip()]
     if namespace is not None:
         changes["namespaces"] = [namespace]
+    if dialects:
+        changes["sections"] = {**settings.sections, "reload": _speaking(settings.sections["reload"], dialects)}
     return msgspec.structs.replace(settings, **changes)
 
 
-def _lease(settings: Settings, own_namespace: str) -> str | None:
-    return (settings.lease or f"{own_namespace}/steersman") if settings.leader_elect else None
+def _speaking(section: Any, dialects: Sequence[str]) -> Any:
+    """The section of reload with these dialects besides its own; a wrong name is told before anything else happens."""
+    import msgspec
+
+    from steersman.errors import ConfigError
+    from steersman.operators.reload.dialects import dialects_for
+
+    spoken = msgspec.structs.replace(section, dialects=tuple(dict.fromkeys((*section.dialects, *dialects))))
+    try:
+        dialects_for(spoken.options())
+    except ConfigError as error:
+        raise click.BadParameter(error.message, param_hint="--dialect") from None
+    return spoken
+
+
+def _lease(settings: Settings, own_namespace: str) -> str:
+    return settings.lease or f"{own_namespace}/steersman"
 
 
 def _named_context(option: str) -> tuple[str, str]:
@@ -129,17 +175,25 @@ def _named_context(option: str) -> tuple[str, str]:
     return name, context
 
 
-def _controllers(files: tuple[str, ...], settings: Settings) -> list[Controller]:
+def _controllers(modules: Sequence[ModuleType], settings: Settings, hooks: Sequence[Hook]) -> list[Controller]:
     """What the files hold."""
-    from steersman.cli.pythonfiles import controllers_in, load_python
+    from steersman.cli.pythonfiles import controllers_in
     from steersman.errors import ConfigError
     from steersman.operators import load_operator
 
-    found = [controller for name in files for controller in controllers_in(load_python(name))]
+    found = [controller for module in modules for controller in controllers_in(module)]
     for name in settings.operators:
         load_operator(name)  # a wrong name is told before anything is asked of the cluster
-    if not (found or settings.operators):
-        where = ", ".join(files) or None
+    if settings.shard and settings.leader_elect:
+        raise ConfigError("sharding and leader election exclude each other: choose one", field="shard")
+    if settings.shard and settings.operators:
+        raise ConfigError(
+            "is for controllers of your own: an operator keeps what it knows of the whole cluster in one process"
+            " (use --leader-elect)",
+            field="shard",
+        )
+    if not (found or hooks or settings.operators):
+        where = ", ".join(str(module.__file__) for module in modules) or None
         raise ConfigError("there is nothing to run: name operators with --operators, or a file", where=where)
     return _narrowed(found, settings)
 
@@ -157,7 +211,7 @@ async def _operators(settings: Settings, own_namespace: str, client: Client) -> 
         own_namespace=own_namespace,
         dry_run=settings.dry_run,
         shadow=settings.shadow,
-        lease=_lease(settings, own_namespace),
+        lease=_lease(settings, own_namespace) if settings.leader_elect else None,
     )
     made = {name: load_operator(name).parts(settings.sections.get(name), around) for name in settings.operators}
     for name, parts in made.items():

@@ -10,6 +10,10 @@
 
 A validator returns (perhaps a list of warnings) or raises `Denied`. A mutator returns the changed object; the patch is
 computed against what the API server sent, so fields that the struct does not know are never touched.
+
+An object that does not decode is denied, with one exception: nobody is kept from repairing or removing one that is
+already there. Its old state is None (`old_problem` says why), and where nothing readable is left to ask about (it is
+deleted, or is on its way out and somebody removes a finalizer) the answer is yes, with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from steersman.kube.projection import carry, explicit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Admission", "Denied", "Hook", "UserInfo", "mutate", "respond", "validate"]
+__all__ = ["Admission", "Denied", "Hook", "NotAReview", "UserInfo", "mutate", "respond", "validate"]
 
 R = TypeVar("R", bound=Resource)
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -43,6 +47,10 @@ class Denied(SteersmanError):  # noqa: N818  # `raise Denied(...)` says what hap
         self.field = field
         self.message = message
         self.code = code
+
+
+class NotAReview(ValueError):  # noqa: N818  says what it is
+    """What was sent is no AdmissionReview."""
 
 
 class UserInfo(Struct):
@@ -88,7 +96,8 @@ class Admission(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     dry_run: bool
     subresource: str
     new: R | None  # None on DELETE
-    old: R | None  # None on CREATE
+    old: R | None  # None on CREATE, and when it does not decode
+    old_problem: str | None = None  # why it does not
 
     @property
     def object(self) -> R:
@@ -179,15 +188,15 @@ _decode = msgspec.json.Decoder(_WireReview).decode
 async def respond(hook: Hook, body: bytes) -> dict[str, Any]:
     """The AdmissionReview that answers the one in `body`.
 
-    Raises ValueError when `body` is not a review. Whatever else goes wrong in the hook is the caller's to catch.
+    Raises NotAReview when `body` is none. Whatever else goes wrong in the hook is the caller's to catch.
     """
     try:
         review = _decode(body)
     except msgspec.DecodeError as error:
-        raise ValueError(f"not an AdmissionReview: {error}") from None
+        raise NotAReview(f"not an AdmissionReview: {error}") from None
     wire = review.request
     if wire is None:
-        raise ValueError("not an AdmissionReview: it has no request")
+        raise NotAReview("not an AdmissionReview: it has no request")
     try:
         answer = await _answer(hook, wire)
     except Denied as denied:
@@ -200,19 +209,24 @@ async def respond(hook: Hook, body: bytes) -> dict[str, Any]:
 
 
 async def _answer(hook: Hook, wire: _WireRequest) -> dict[str, Any]:
-    try:
-        request: Admission[Any] = Admission(
-            operation=wire.operation,
-            name=wire.name,
-            namespace=wire.namespace,
-            user=wire.user_info,
-            dry_run=bool(wire.dry_run),
-            subresource=wire.sub_resource,
-            new=_typed(hook.target, wire.object),
-            old=_typed(hook.target, wire.old_object),
-        )
-    except msgspec.ValidationError as error:
-        raise Denied(f"the object does not decode: {error}") from None
+    new, problem = _typed(hook.target, wire.object)
+    old, old_problem = _typed(hook.target, wire.old_object)
+    if new is None and (problem or old_problem):
+        why = f"the object does not decode: {problem or old_problem}"
+        if wire.object is not None and not _is_leaving(wire.object):
+            raise Denied(why)
+        return {"allowed": True, "warnings": [f"{hook.name} was not asked: {why}"]}
+    request: Admission[Any] = Admission(
+        operation=wire.operation,
+        name=wire.name,
+        namespace=wire.namespace,
+        user=wire.user_info,
+        dry_run=bool(wire.dry_run),
+        subresource=wire.sub_resource,
+        new=new,
+        old=old,
+        old_problem=old_problem,
+    )
     before = explicit(request.new) if hook.mutating and request.new is not None else None
     result = await hook.function(request)
     if not hook.mutating:
@@ -226,8 +240,17 @@ async def _answer(hook: Hook, wire: _WireRequest) -> dict[str, Any]:
     return {"allowed": True, "patchType": "JSONPatch", "patch": patch}
 
 
-def _typed(target: type[Resource], obj: dict[str, Any] | None) -> Any:
-    return None if obj is None else msgspec.convert(obj, target)
+def _typed(target: type[Resource], obj: dict[str, Any] | None) -> tuple[Any, str | None]:
+    """The object in its type, and why it has none."""
+    try:
+        return (None if obj is None else msgspec.convert(obj, target)), None
+    except msgspec.ValidationError as error:
+        return None, str(error)
+
+
+def _is_leaving(obj: dict[str, Any]) -> bool:
+    meta = obj.get("metadata")
+    return isinstance(meta, dict) and bool(meta.get("deletionTimestamp"))
 
 
 def _status(denied: Denied) -> dict[str, Any]:

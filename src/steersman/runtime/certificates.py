@@ -1,4 +1,4 @@
-"""Serving certificates that renew themselves. Pure: bytes in, bytes out; `steersman.runtime.rotation` stores them.
+"""Serving certificates that renew themselves. Pure: bytes in, bytes out; `steersman.runtime.servingcerts` stores them.
 
 A bundle is a certificate authority and one serving certificate signed by it. Renewal happens when two thirds of a
 life are over, so a replica that was away for days still finds valid material. A new authority is trusted together

@@ -1,4 +1,4 @@
-"""Channels: keys that no watch brings, because one controller of this process has news for another.
+"""Channels: keys that no watch brings, because the process itself has news: of a controller, a request, an answer.
 
     told = Channel()
     Controller(ARecord, reconcile_record).hears(told)

@@ -114,18 +114,17 @@ class Snapshots:
         shelf = self.shelf(target)
         return None if shelf is None else self._open[shelf.target].get(ref)
 
-    def record_write(self, target: type[Resource] | Kind, obj: Any) -> None:
-        """Show a written object from now on."""
+    def record_write(self, target: type[Resource] | Kind, obj: Any) -> Any:
+        """Show a written object from now on; returns it as the cache will know it, while `obj` stays as it is."""
         shelf = self.shelf(target)
-        if shelf is None or not shelf.holds(obj):
-            return
-        if not isinstance(obj, dict if isinstance(shelf.target, Kind) else shelf.target):
-            return  # another projection: the watch will bring ours
-        if isinstance(obj, dict):
-            metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-            obj = {**obj, "metadata": metadata}
-        transform = shelf.selection.transform
-        self._open[shelf.target].record_write(obj if transform is None else transform(obj))
+        if shelf is None or not isinstance(obj, dict if isinstance(shelf.target, Kind) else shelf.target):
+            return obj  # another projection: the watch will bring ours
+        kept = shelf.informer.kept(obj)
+        if kept is None:
+            return obj
+        if shelf.holds(obj):
+            self._open[shelf.target].record_write(kept)
+        return kept
 
     def record_delete(self, target: type[Resource] | Kind, ref: ObjectRef, uid: str) -> None:
         """Hide an object that is gone from now on."""

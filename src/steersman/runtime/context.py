@@ -91,10 +91,10 @@ class ClusterContext:
             into=self._decoded_as(target),
         )
         if not self._cluster.dry_run:
-            applied.remember(self.field_manager, kind, ref, config, written)
             changed = live is None or revision_of(live) != revision_of(written)
             self.writes += changed  # the server finds out that nothing differs, once per process
-            self.cache.record_write(target, written)
+            kept = self.cache.record_write(target, written)
+            applied.remember(self.field_manager, kind, ref, config, kept)  # to be compared with what the cache knows
         return written
 
     async def create(self, obj: Object, *, owner: Object | EllipsisType | None = ...) -> Any:

@@ -29,7 +29,7 @@ from steersman.runtime.finalizers import check_finalizer
 from steersman.runtime.metadata import kind_of
 from steersman.runtime.predicates import Predicate
 from steersman.runtime.schedule import Schedule, make_schedule
-from steersman.runtime.sources import Selection, Trigger, Watch, owner_of, self_of
+from steersman.runtime.sources import Selection, Watch, owner_of, self_of
 from steersman.runtime.troubles import Limits
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class Controller(msgspec.Struct, frozen=True):
     watched: tuple[Watch, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     indexes: tuple[IndexRow, ...] = ()
-    triggers: tuple[Trigger, ...] = ()
     finalizer_name: str | None = None
     cleanup: Any = None  # Reconciler, run when the object is terminating and has our finalizer
     on_gone: Any = None  # Callable[[Context, key], …], run when the object no longer exists
@@ -195,10 +194,6 @@ class Controller(msgspec.Struct, frozen=True):
         row = make_schedule(every=every, cron=cron, zone=zone, keys=None if keys is None else tuple(keys))
         return replace(self, schedules=(*self.schedules, row))
 
-    def triggered_by(self, trigger: Trigger) -> Controller:
-        """Also when the program itself says so: `trigger.fire(key)`."""
-        return replace(self, triggers=(*self.triggers, trigger))
-
     def index(
         self, target: Target, name: str, values: Callable[[Any], Iterable[str]], *, cluster: str = ""
     ) -> Controller:
@@ -212,7 +207,7 @@ class Controller(msgspec.Struct, frozen=True):
         return replace(self, indexes=(*self.indexes, row))
 
     def hears(self, channel: Channel) -> Controller:
-        """Also reconcile the keys that are sent through `channel`, by another controller of this process."""
+        """Also reconcile the keys that this process itself sends through `channel`."""
         return replace(self, channels=(*self.channels, channel))
 
     def finalizer(self, name: str, cleanup: Reconciler) -> Controller:

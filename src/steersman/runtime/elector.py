@@ -62,7 +62,7 @@ class LeadershipLost(SteersmanError):  # noqa: N818  a state, not a fault of our
 
 
 class LeaseStore(Protocol):
-    """Where the lease is kept. Errors are KubeErrors."""
+    """Where the lease is kept. Errors are KubeErrors; `str` is NAMESPACE/NAME."""
 
     async def read(self) -> tuple[Record, str]:
         """The record and its version; NotFound when there is none."""
@@ -181,6 +181,11 @@ class LeaderElector:
     def identity(self) -> str:
         """Under which name this process stands for election."""
         return self._state.identity
+
+    @property
+    def name(self) -> str:
+        """Which lease it is about, without its namespace: as controller-runtime's metrics name it."""
+        return str(self._store).rpartition("/")[2]
 
     @property
     def leader(self) -> str:

@@ -6,6 +6,7 @@
 - One reconcile reads one snapshot, taken when it begins; its own writes are visible in it.
 - Whatever a reconciler does (raise, hang, return nonsense), it is counted, logged with its `reconcile_id`, and concerns
   its own key only. Its delays grow until it does not fail.
+- A key that somebody else may work on is left to them and not lost: `add_all` brings it back when it is ours again.
 - A worker itself ends only when the queue is closed or it is cancelled; anything else is a defect, which `run` raises.
 """
 
@@ -25,6 +26,7 @@ from steersman.cache.identity import ref_of, revision_of
 from steersman.clock import SYSTEM_CLOCK, Deadline
 from steersman.errors import ConfigError, PlanError, SteersmanError, traceback_of
 from steersman.kube.errors import KubeError
+from steersman.logger import Logger
 from steersman.runtime.cluster import Shelf, Snapshots
 from steersman.runtime.context import ClusterContext, Context
 from steersman.runtime.finalizers import has_finalizer, is_terminating
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from steersman.clock import Clock
-    from steersman.kube.resources import ObjectRef
     from steersman.runtime.cluster import Cluster
     from steersman.runtime.controller import Controller, Schedule
 
@@ -48,8 +49,10 @@ __all__ = ["Engine", "Tally"]
 
 NAP_SECONDS = 60.0  # so that a wall clock that is set moves what is due by it
 LOOK_SECONDS = 10.0  # between two looks for keys in trouble
+IDLE_KEYS = 1_000  # keys that may pile up while nobody works before those of gone objects are let go of
+LEFT_KEYS = 10_000  # keys remembered that were somebody else's; the oldest are forgotten beyond that
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Tally:
@@ -97,14 +100,16 @@ class Engine:
             channel.connect(self.queue.add)
         for row in controller.indexes:
             self._shelf(row.cluster, row.target).informer.add_index(row.name, row.values)
-        for trigger in controller.triggers:
-            trigger.connect(self.queue)
         self._field_manager = options.field_manager or f"{clusters[''].client.field_manager}-{self.name}"
         self._owned_kinds = controller.owned_kinds
         self._stopped = asyncio.Event()
+        self._at_work = False  # workers run
+        self._room = IDLE_KEYS  # how many keys may wait until then, before we look for what is gone
         self._working: dict[Any, asyncio.Task[Any]] = {}  # key -> the worker that reconciles it
         self._interrupted: set[Any] = set()
+        self._left: dict[Any, None] = {}  # keys that were somebody else's and that no cache would bring back
         self._finished = asyncio.Event()  # set whenever a reconcile ends
+        self._threaded = not controller.is_async
         self._warned = float("-inf")
         self._troubles = Troubles(options.limits)
         self._told: dict[tuple[str, Any], str] = {}  # troubles that the log knows of
@@ -139,6 +144,7 @@ class Engine:
         if self._stopped.is_set():
             return
         log.info("controller started", controller=self.name, workers=self.controller.options.concurrency)
+        self._at_work = True
         async with asyncio.TaskGroup() as parts:  # one that breaks ends all, because nobody would miss a timer
             timers = [parts.create_task(self._look_around(schedule)) for schedule in self.controller.schedules]
             timers.append(parts.create_task(self._look_for_trouble()))
@@ -162,12 +168,30 @@ class Engine:
     def add(self, key: Any, *, priority: int = 0, after: float | None = None) -> None:
         """Have `key` reconciled, for a reason that no source knows of."""
         self.queue.add(key, priority=priority, after=after)
+        if not self._at_work and self.queue.dirty > self._room:
+            self._let_go_of_gone_objects()
 
     def add_all(self, *, where: Callable[[Any], bool] = lambda _key: True, spread_seconds: float = 0.0) -> None:
-        """Have every object (for which `where` holds) reconciled, behind real changes."""
-        for key in filter(where, self._known_keys()):
+        """Have every key (for which `where` holds) reconciled, behind real changes.
+
+        That is every object, and what was left to somebody else: also of objects that are gone since.
+        """
+        left = [key for key in self._left if where(key)]
+        for key in left:
+            del self._left[key]
+        for key in dict.fromkeys([*left, *filter(where, self._known_keys())]):
             after = self._random() * spread_seconds if spread_seconds else None
             self.queue.add(key, priority=LOW_PRIORITY, after=after)
+
+    def _let_go_of_gone_objects(self) -> None:
+        """A standby sees everything come and go; a worker would find nothing to do for what is gone already."""
+        controller = self.controller
+        if controller.target is not None and controller.on_gone is None:
+            informer = self._shelf("", controller.target).informer
+            if informer.has_synced():
+                with informer.snapshot() as snapshot:
+                    self.queue.retain(lambda key: snapshot.get(key) is not None)
+        self._room = max(IDLE_KEYS, 2 * self.queue.dirty)
 
     async def wait_idle(self, where: Callable[[Any], bool]) -> None:
         """Return when no key for which `where` holds is being reconciled; new ones must be refused by `permit`."""
@@ -195,7 +219,7 @@ class Engine:
                 if self._permit is None or self._permit(key):
                     await self._reconcile(key)
                 else:
-                    self.queue.forget(key)
+                    self._leave(key)
             except asyncio.CancelledError:
                 if key not in self._interrupted or task.cancelling() > 1:
                     raise
@@ -207,6 +231,21 @@ class Engine:
                 del self._working[key]
                 self.queue.done(key)
                 self._finished.set()
+
+    def _leave(self, key: Any) -> None:
+        """The key is somebody else's. Between two owners it is nobody's, so it is kept if no cache would bring it back.
+
+        Objects that exist are looked at again anyway when they become ours; so the rest is what is gone, where that
+        matters, and keys that are not objects.
+        """
+        self.queue.forget(key)
+        self._troubles.gone(key)
+        if self.controller.target is not None and (self.controller.on_gone is None or self._exists(key)):
+            return
+        self._left.pop(key, None)
+        self._left[key] = None
+        if len(self._left) > LEFT_KEYS:
+            del self._left[next(iter(self._left))]
 
     async def _reconcile(self, key: Any) -> None:
         reconcile_id = str(uuid.uuid4())
@@ -302,7 +341,8 @@ class Engine:
             self.tally.terminal_errors += 1
             self.queue.forget(key)
             self._troubles.succeeded(key)
-            log.warning("reconcile failed for good", error=str(error), reason=getattr(error, "reason", None))
+            reason = getattr(error, "reason", None)
+            log.warning("reconcile failed for good", error=str(error), **({"reason": reason} if reason else {}))
             return
         wait = (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0
         delay = self.queue.retry(key, at_least=wait)
@@ -342,9 +382,11 @@ class Engine:
 
     def _warn_when_saturated(self) -> None:
         """Threads are few: say so when all of them are taken and keys wait."""
+        if not self._threaded:
+            return
         now = self._clock.monotonic()
         busy = self.tally.active == self.controller.options.concurrency and len(self.queue) > 0
-        if busy and not self.controller.is_async and now - self._warned > 60:
+        if busy and now - self._warned > 60:
             self._warned = now
             log.warning(
                 "all threads are busy", controller=self.name, threads=self.tally.active, waiting=len(self.queue)
@@ -367,7 +409,7 @@ class Engine:
             reconcile_id=reconcile_id,
             field_manager=manager,
             clock=self._clock,
-            log=log,
+            log=structlog.get_logger(__name__),
             failures=self.queue.failures(key),
             target=self.controller.target,
             owned_kinds=self._owned_kinds,
@@ -380,16 +422,21 @@ class Engine:
 
     def _source(self, watch: Any) -> Source[Any]:
         informer = self._shelf(watch.cluster, watch.target).informer
-        return Source(watch, informer, self.queue, lambda: self.snapshots(""))
+        return Source(watch, informer, self, lambda: self.snapshots(""))
 
     def _shelf(self, cluster: str, target: Any) -> Shelf:
         return next(shelf for shelf in self._shelves[cluster] if shelf.target is target)
 
-    def _known_keys(self) -> list[ObjectRef]:
+    def _known_keys(self) -> list[Any]:
+        """The keys of all objects; without a kind of its own, whatever its mappings make of what they watch."""
         if self.controller.target is None:
-            return []
+            return [key for source in self.sources for key in source.known_keys()]
         with self.snapshots("") as snapshots:
             return [ref_of(obj) for obj in snapshots[self.controller.target]]
+
+    def _exists(self, key: Any) -> bool:
+        with self._shelf("", self.controller.target).informer.snapshot() as snapshot:
+            return snapshot.get(key) is not None
 
     async def _look_around(self, schedule: Schedule) -> None:
         while True:

@@ -1,7 +1,8 @@
 """Health over HTTP: is the process alive, is it ready, and what is it doing.
 
     /livez              200 while the event loop keeps up and no check of the process itself fails
-    /readyz             200 while every source is synced and every task runs; ?verbose says which and why, and warns
+    /readyz             200 while every source is synced and every task runs; ?verbose says which and why, how far
+                        every source has come, and what to look at although all is well
     /healthz            the same as /livez, for those who know no other
     /metrics            Prometheus
     /debug/queue        what every controller works on        } to callers on this machine only
@@ -48,6 +49,7 @@ class HealthServer:
         queues: Callable[[], Iterable[dict[str, Any]]] = tuple,
         caches: Callable[[], Iterable[Any]] = tuple,
         warnings: Callable[[], Iterable[str]] = tuple,
+        details: Callable[[], Mapping[str, str]] = dict,
         routes: Iterable[web.AbstractRouteDef] = (),
         registry: CollectorRegistry | None = None,
     ) -> None:
@@ -57,6 +59,7 @@ class HealthServer:
         self._queues = queues
         self._caches = caches
         self._warnings = warnings
+        self._details = details
         self._routes = list(routes)
         self._registry = REGISTRY if registry is None else registry
         self._runner: web.AppRunner | None = None
@@ -72,7 +75,7 @@ class HealthServer:
         ours = [
             web.get("/livez", self._checks(self._alive)),
             web.get("/healthz", self._checks(self._alive)),
-            web.get("/readyz", self._checks(self._ready, self._warnings)),
+            web.get("/readyz", self._checks(self._ready, self._warnings, self._details)),
             web.get("/metrics", self._metrics),
             web.get("/debug/queue", _local_only(lambda: list(self._queues()))),
             web.get("/debug/caches", _local_only(lambda: list(self._caches()))),
@@ -99,7 +102,10 @@ class HealthServer:
             self._runner = None
 
     def _checks(
-        self, checks: Checks, warnings: Callable[[], Iterable[str]] = tuple
+        self,
+        checks: Checks,
+        warnings: Callable[[], Iterable[str]] = tuple,
+        details: Callable[[], Mapping[str, str]] = dict,
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def answer(request: web.Request) -> web.Response:
             left_out = set(request.query.getall("exclude", []))
@@ -107,8 +113,9 @@ class HealthServer:
             failed = any(problem is not None for problem in results.values())
             if not failed and "verbose" not in request.query:
                 return web.Response(text="ok")
+            more = {name: f" ({text})" for name, text in details().items()}
             lines = [
-                f"[+]{name} ok" if problem is None else f"[-]{name} failed: {problem}"
+                f"[+]{name} ok{more.get(name, '')}" if problem is None else f"[-]{name} failed: {problem}"
                 for name, problem in results.items()
             ]
             lines += [f"[!]{warning}" for warning in warnings()]
@@ -122,7 +129,7 @@ class HealthServer:
         return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
 
 
-def parse_address(listen: str) -> tuple[str, int]:
+def parse_address(listen: str, *, field: str = "listen") -> tuple[str, int]:
     """ADDRESS:PORT in two parts.
 
     >>> parse_address("127.0.0.1:8080"), parse_address("[::1]:0")
@@ -130,7 +137,7 @@ def parse_address(listen: str) -> tuple[str, int]:
     """
     host, _, port = listen.rpartition(":")
     if not (port.isdecimal() and int(port) < 65536):
-        raise ConfigError(f'"{listen}" is not an address and a port (try 127.0.0.1:8080)', field="listen")
+        raise ConfigError(f'"{listen}" is not an address and a port (try 127.0.0.1:8080)', field=field)
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  ":8080" means every address, as everywhere
 
 

@@ -156,8 +156,7 @@ class Lanes(Generic[K]):
         """Move `entry` to the end of its partition's lane at a higher priority; how long it has waited stays."""
         lane = entry.lane
         assert lane is not None
-        self._levels[entry.priority].withdraw(entry)
-        self._size -= 1
+        self.remove(entry)
         entry.priority = priority
         self._enter(entry, lane.partition)
 
@@ -168,6 +167,11 @@ class Lanes(Generic[K]):
         level = self._choose(now)
         self._size -= 1
         return level.pop()
+
+    def remove(self, entry: Entry[K]) -> None:
+        """Let `entry` leave without having had its turn."""
+        self._levels[entry.priority].withdraw(entry)
+        self._size -= 1
 
     def clear(self) -> None:
         self._levels.clear()

@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.cache import InformerPool
 from steersman.clock import SYSTEM_CLOCK, Deadline
-from steersman.errors import ConfigError, SteersmanError, traceback_of
+from steersman.errors import ConfigError, traceback_of
 from steersman.logger import Logger
 from steersman.runtime.cluster import Cluster
 from steersman.runtime.engine import Engine
 from steersman.runtime.lag import LoopLag
-from steersman.runtime.metrics import NAMED_KEYS, RuntimeCollector
+from steersman.runtime.metrics import RuntimeCollector
+from steersman.runtime.readiness import Readiness, SyncTimeout
 from steersman.runtime.recorder import EventRecorder
-from steersman.runtime.sharding import ShardMember
-from steersman.runtime.shards import SLOTS, slot_of
+from steersman.runtime.shards import SLOTS
+from steersman.runtime.share import Share, namespace_of
 from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all, retrieved
 
 if TYPE_CHECKING:
@@ -45,21 +46,15 @@ if TYPE_CHECKING:
     from steersman.runtime.elector import LeaderElector
     from steersman.runtime.health import HealthServer
     from steersman.runtime.parts import Parts, Table
-    from steersman.runtime.sharding import ShardStore
+    from steersman.runtime.sharding import ShardMember, ShardStore
     from steersman.runtime.webhooks import WebhookServer
 
 __all__ = ["Manager", "SyncTimeout"]
 
-PATIENCE_SECONDS = 10.0  # between two complaints about sources that are not synced
 STOP_SECONDS = 5.0  # for a cancelled task to end
 FLUSH_SECONDS = 2.0  # for the last events to be sent
-HAND_OVER_SECONDS = 2.0  # for a reconcile to end whose namespace goes to another process
 
 log = Logger(__name__)
-
-
-class SyncTimeout(SteersmanError):  # noqa: N818  says what happened
-    """Sources were not synced in time."""
 
 
 class Manager:
@@ -99,12 +94,11 @@ class Manager:
         self._sync = sync_seconds
         self._controllers: list[Controller] = []
         self._tasks: list[tuple[str, Callable[[], Awaitable[Any]], bool]] = []
-        self._checks: dict[str, Callable[[], str | None]] = {}
         self._tables: dict[str, Callable[[], Sequence[Table]]] = {}
         self._clusters = {
             name: self._cluster(name, one, component, dry_run) for name, one in {"": client, **(clusters or {})}.items()
         }
-        self._shards: ShardMember | None = None
+        self._share: Share | None = None
         self._engines: dict[str, Engine] = {}
         self._workers: list[asyncio.Task[None]] = []
         self._holding: asyncio.Task[None] | None = None  # ends when leadership does
@@ -113,6 +107,13 @@ class Manager:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self.working = asyncio.Event()  # set while workers may run, i.e. while this process leads
+        self._readiness = Readiness(
+            informers=self._informers,
+            engines=self._engines.values,
+            tasks=self._task_problems,
+            stopping=self._stopping.is_set,
+            clock=clock,
+        )
         self.health: HealthServer | None = None
         if listen is not None:
             from steersman.runtime.health import HealthServer  # an HTTP server is a lot to load for those who need none
@@ -124,6 +125,7 @@ class Manager:
                 queues=lambda: [engine.queue.describe() for engine in self._engines.values()],
                 caches=self.watches,
                 warnings=self.warnings,
+                details=self._readiness.details,
                 routes=routes,
                 registry=registry,
             )
@@ -181,39 +183,32 @@ class Manager:
 
     def add_check(self, name: str, problem: Callable[[], str | None]) -> None:
         """One more condition of readiness: `problem` answers None while all is well."""
-        self._checks[name] = problem
+        self._readiness.add_check(name, problem)
 
-    def share(self, store: ShardStore, *, slots: int = SLOTS, timing: Timing | None = None) -> ShardMember:
+    def share(
+        self, store: ShardStore, *, identity: str | None = None, slots: int = SLOTS, timing: Timing | None = None
+    ) -> ShardMember:
         """Work on a share of the namespaces only, beside the other processes that use the same `store`.
 
         For clusters that outgrow one process. It takes the place of leader election: all members act, each on its own.
+        Tasks for leaders are run by one of them: the one whose share holds what is in no namespace. No two processes
+        may have the same `identity`; None makes one up.
         """
         if self._elector is not None:
             raise ConfigError("sharding and leader election exclude each other: choose one", field="share")
 
-        def within(gone: frozenset[int]) -> Callable[[Any], bool]:
-            return lambda key: slot_of(_namespace(key), slots) in gone
-
-        async def let_go(gone: frozenset[int]) -> None:
-            await asyncio.gather(*(self._let_go(engine, within(gone)) for engine in self._engines.values()))
-
-        def take_up(gained: frozenset[int]) -> None:
-            for engine in self._engines.values():
-                engine.add_all(where=within(gained))
-
-        member = ShardMember(store, drain=let_go, on_gained=take_up, timing=timing, slots=slots, clock=self._clock)
-        self._permit = member.owns
-        self._shards = member
-        return member
-
-    async def _let_go(self, engine: Engine, where: Callable[[Any], bool]) -> None:
-        """Return when the engine works on no such key: soon, because somebody else waits for them."""
-        try:
-            async with Deadline(self._clock, HAND_OVER_SECONDS):
-                await engine.wait_idle(where)
-        except TimeoutError:
-            engine.interrupt(where)
-            await engine.wait_idle(where)
+        self._share = Share(
+            store,
+            engines=self._engines.values,
+            start_tasks=self._start_leaders_tasks,
+            cancel_tasks=self._cancel_leaders_tasks,
+            identity=identity,
+            slots=slots,
+            timing=timing,
+            clock=self._clock,
+        )
+        self._permit = self._share.member.owns
+        return self._share.member
 
     def engine(self, name: str) -> Engine:
         """The engine of a controller, by the controller's name."""
@@ -235,7 +230,7 @@ class Manager:
 
     def watches(self) -> list[SourceHealth]:
         """How every watch is doing."""
-        return [informer.health() for informer in self._informers()]
+        return self._readiness.sources()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -257,7 +252,7 @@ class Manager:
             elected = asyncio.create_task(self._elected(), name="leader election")
             await self._first(elected)
             if elected.done() and not self._stopping.is_set():
-                self._start_working(supervisor)
+                self._start_working()
                 await self._first(*([self._holding] if self._holding is not None else []))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, when all has been stopped
             failure = error
@@ -290,26 +285,33 @@ class Manager:
             cluster.caches.on_new = partial(self._run_informer, cluster.name)
             if cluster.recorder is not None:
                 supervisor.start(f"events {cluster.name}".rstrip(), cluster.recorder.run)
-        supervisor.start("sync watch", self._watch_sync, critical=True)
-        if self._shards is not None:
-            supervisor.start("shards", self._shards.run)
-        self._start_tasks(supervisor, leader_only=False)
+        supervisor.start("sync watch", partial(self._readiness.watch_sync, self._sync), critical=True)
+        for name, run, leader_only in self._tasks:
+            if not leader_only:
+                supervisor.start(name, run)
+        if self._share is not None:
+            supervisor.start("shards", self._share.member.run)
 
     def _run_informer(self, cluster: str, informer: Informer[Any]) -> None:
         assert self._supervisor is not None
         name = f"source {cluster}/{informer.health().name}" if cluster else f"source {informer.health().name}"
         self._supervisor.start(name, informer.run)
 
-    def _start_tasks(self, supervisor: Supervisor, *, leader_only: bool) -> None:
-        for name, run, needs_leadership in self._tasks:
-            if needs_leadership == leader_only:
-                supervisor.start(name, run)
+    def _start_leaders_tasks(self) -> None:
+        if self._supervisor is not None and not self._stopping.is_set():
+            for name, run, leader_only in self._tasks:
+                if leader_only:
+                    self._supervisor.start(name, run)
+
+    def _cancel_leaders_tasks(self) -> list[asyncio.Task[None]]:
+        assert self._supervisor is not None
+        return self._supervisor.cancel(name for name, _, leader_only in self._tasks if leader_only)
 
     async def _elected(self) -> None:
         if self._elector is not None:
             await self._elector.acquire()
 
-    def _start_working(self, supervisor: Supervisor) -> None:
+    def _start_working(self) -> None:
         """This process leads: let everything work that waited for it."""
         if self._elector is not None:
             self._holding = asyncio.create_task(self._elector.hold(), name="leader election")
@@ -318,7 +320,8 @@ class Manager:
         self.working.set()
         for engine in self._engines.values():
             self._start_worker(engine)
-        self._start_tasks(supervisor, leader_only=True)
+        if self._share is None:  # else it says when
+            self._start_leaders_tasks()
 
     def _start_worker(self, engine: Engine) -> None:
         worker = asyncio.create_task(engine.run(), name=f"controller {engine.name}")
@@ -357,22 +360,6 @@ class Manager:
             leaving = [stopping, *(task for task in tasks if task is not self._holding)]
             await cancel_all(leaving, self._clock, STOP_SECONDS)
 
-    async def _watch_sync(self) -> None:
-        """Complain about sources that are not synced; give up on them if there is a limit."""
-        began = self._clock.monotonic()
-        while True:
-            await self._clock.sleep(PATIENCE_SECONDS if self._sync is None else min(PATIENCE_SECONDS, self._sync))
-            waited = self._clock.monotonic() - began
-            late = [informer.health() for informer in self._informers() if not informer.has_synced()]
-            alike: dict[str | None, list[str]] = {}
-            for health in late:
-                alike.setdefault(health.problem, []).append(health.name)
-            for problem, sources in alike.items():
-                log.warning("not synced", sources=", ".join(sources), problem=problem, waited_seconds=int(waited))
-            if late and self._sync is not None and waited >= self._sync:
-                names = "; ".join(f"{health.name} ({health.problem or 'no answer yet'})" for health in late)
-                raise SyncTimeout(f"not synced within {self._sync:g} s: {names}")
-
     # -- stopping -----------------------------------------------------------------------------------------------------
 
     async def _shut_down(self, supervisor: Supervisor, failure: BaseException | None) -> None:
@@ -381,12 +368,13 @@ class Manager:
             self.stop()
         lost = self._holding is not None and self._holding.done()
         tasks = [name for name, _, _ in self._tasks]
-        if lost:  # both at once: whoever is slow to end must not let the other act on
+        if lost or isinstance(failure, asyncio.CancelledError):
+            # both at once: whoever is slow to end must not let the other act on
             await asyncio.gather(cancel_all(self._workers, self._clock, STOP_SECONDS), supervisor.stop(tasks))
-        await supervisor.stop(tasks)
-        if not (lost or isinstance(failure, asyncio.CancelledError)):
+        else:
+            await supervisor.stop(tasks)
             await self._drain()
-        await cancel_all(self._workers, self._clock, STOP_SECONDS)
+            await cancel_all(self._workers, self._clock, STOP_SECONDS)
         self.working.clear()
         await self._send_events()
         await supervisor.stop(name for name in supervisor.names() if name != "webhooks")
@@ -435,26 +423,11 @@ class Manager:
 
     def ready(self) -> dict[str, str | None]:
         """Checks of everything that should work: sources, tasks, and what others added."""
-        results: dict[str, str | None] = {}
-        for informer in self._informers():
-            health = informer.health()
-            waiting = None if health.synced else "not synced yet"
-            name = f"source {health.name}"  # two classes for the same objects share it: one that is well hides nothing
-            results[name] = results.get(name) or health.problem or waiting
-        for engine in self._engines.values():
-            problems = [source.problem for source in engine.sources if source.problem]
-            results[f"controller {engine.name}"] = problems[0] if problems else None
-        results["tasks"] = "; ".join(f"{task}: {why}" for task, why in self._task_problems().items()) or None
-        results["stopping"] = "asked to stop" if self._stopping.is_set() else None
-        return results | {name: check() for name, check in self._checks.items()}
+        return self._readiness.ready()
 
     def warnings(self) -> list[str]:
-        """What somebody should look at although this process is ready: keys that write every time, hang or fail."""
-        return [
-            f"controller {engine.name}: {trouble}"
-            for engine in self._engines.values()
-            for trouble in engine.troubles()[:NAMED_KEYS]
-        ]
+        """What somebody should look at although this process is ready."""
+        return self._readiness.warnings()
 
     def _task_problems(self) -> dict[str, str]:
         return self._supervisor.problems() if self._supervisor is not None else {"manager": "not started"}
@@ -463,7 +436,7 @@ class Manager:
         return [informer for cluster in self._clusters.values() for informer in cluster.caches]
 
     def _permits(self, key: Any) -> bool:
-        return self._permit is None or self._permit(_namespace(key))
+        return self._permit is None or self._permit(namespace_of(key))
 
     def _collector(self, supervisor: Supervisor) -> RuntimeCollector:
         return RuntimeCollector(
@@ -473,9 +446,3 @@ class Manager:
             restarts=lambda: supervisor.restarts,
             registry=self._registry,
         )
-
-
-def _namespace(key: Any) -> str:
-    """Where a key belongs, as far as that can be told; keys without a namespace share one place."""
-    namespace: str = getattr(key, "namespace", "")
-    return namespace

@@ -37,14 +37,12 @@ class RuntimeCollector(Collector):
         engines: Callable[[], Iterable[Engine]],
         *,
         elector: Callable[[], LeaderElector | None] = lambda: None,
-        lease_name: str = "",
         recorders: Callable[[], Iterable[EventRecorder]] = lambda: (),
         restarts: Callable[[], dict[str, int]] = dict,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self._engines = engines
         self._elector = elector
-        self._lease = lease_name
         self._recorders = recorders
         self._restarts = restarts
         self._registry = REGISTRY if registry is None else registry
@@ -86,8 +84,8 @@ class RuntimeCollector(Collector):
             "leader_election_slowpath", "Renewals that had to read the lease first.", labels=name
         )
         if elector is not None:
-            leading.add_metric([self._lease], float(elector.leading()))
-            slow.add_metric([self._lease], elector.slow_renewals)
+            leading.add_metric([elector.name], float(elector.leading()))
+            slow.add_metric([elector.name], elector.slow_renewals)
         yield leading
         yield slow
 

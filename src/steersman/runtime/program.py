@@ -2,6 +2,7 @@
 
     sm.run(webapp)                                    what kubectl would use, until a signal comes
     sm.run(webapp, listen="0.0.0.0:8080", lease="ops/webapp")
+    sm.run(database, webhooks=lambda client: sm.WebhookServer([no_latest], sm.ManagedCertificates(client, …)))
 
 The first SIGTERM or SIGINT ends gracefully, the second at once. An error ends the process with one line and code 1.
 `steersman run FILE` does the same, with options and a configuration file.
@@ -20,6 +21,7 @@ from steersman.kube.client import Client
 from steersman.logger import Logger
 from steersman.runtime.elector import KubeLease, LeaderElector
 from steersman.runtime.manager import Manager
+from steersman.runtime.sharding import KubeShards
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from steersman.kube.clusterconfig import ClusterConfig
     from steersman.runtime.controller import Controller
     from steersman.runtime.parts import Parts
+    from steersman.runtime.webhooks import WebhookServer
 
 __all__ = ["run", "serve", "stopped_by_signals"]
 
@@ -36,7 +39,7 @@ log = Logger(__name__)
 def run(
     *controllers: Controller, config: ClusterConfig | None = None, lease: str | None = None, **options: Any
 ) -> None:
-    """Run controllers until a signal comes. `lease` is NAMESPACE/NAME; `options` are those of `Manager`."""
+    """Run controllers until a signal comes. `lease` is NAMESPACE/NAME; `options` are those of `serve` and `Manager`."""
     try:
         asyncio.run(serve(*controllers, config=config, lease=lease, **options))
     except SteersmanError as error:
@@ -49,12 +52,16 @@ async def serve(
     config: ClusterConfig | None = None,
     clusters: Mapping[str, ClusterConfig] | None = None,
     lease: str | None = None,
+    share: str | None = None,
+    webhooks: WebhookServer | Callable[[Client], WebhookServer] | None = None,
     include: Callable[[Client], Awaitable[Mapping[str, Parts]]] | None = None,
     prepare: Callable[[Manager], object] | None = None,
     **options: Any,
 ) -> None:
     """The same on a running event loop, `clusters` being further ones by name; raises what went wrong.
 
+    `lease` and `share` are NAMESPACE/NAME: of the Lease to lead by, or of the group to share the namespaces with.
+    `webhooks` may be made when there is a client, for certificates that are kept in the cluster.
     `include` makes whole operators, by name, when the cluster can be asked what it serves. `prepare` gets the manager
     with everything in it, before it starts.
     """
@@ -64,8 +71,11 @@ async def serve(
             name: await connections.enter_async_context(Client.connect(other))
             for name, other in (clusters or {}).items()
         }
-        elector = None if lease is None else LeaderElector(_lease(client, lease))
-        manager = Manager(client, controllers, clusters=others, elector=elector, **options)
+        elector = None if lease is None else LeaderElector(KubeLease(client, *_name_and_namespace(lease, "lease")))
+        served = webhooks(client) if callable(webhooks) else webhooks
+        manager = Manager(client, controllers, clusters=others, elector=elector, webhooks=served, **options)
+        if share is not None:
+            manager.share(KubeShards(client, *_name_and_namespace(share, "share")))
         for name, parts in (await include(client) if include is not None else {}).items():
             manager.include(name, parts)
         if prepare is not None:
@@ -89,12 +99,12 @@ def stopped_by_signals(manager: Manager) -> Iterator[None]:
 
 
 def _stop(manager: Manager, number: signal.Signals) -> None:
+    manager.stop()  # first: nothing that can go wrong with saying so may keep it from happening
     log.info("stopping", signal=number.name)
-    manager.stop()
 
 
-def _lease(client: Client, lease: str) -> KubeLease:
-    namespace, _, name = lease.partition("/")
+def _name_and_namespace(text: str, field: str) -> tuple[str, str]:
+    namespace, _, name = text.partition("/")
     if not (namespace and name):
-        raise ConfigError(f'"{lease}" is not NAMESPACE/NAME', field="lease")
-    return KubeLease(client, name, namespace)
+        raise ConfigError(f'"{text}" is not NAMESPACE/NAME', field=field)
+    return name, namespace

@@ -145,6 +145,14 @@ class WorkQueue(Generic[K]):
         """The key did not fail: its next failure is its first."""
         self._limiter.forget(key)
 
+    def retain(self, keep: Callable[[K], bool]) -> None:
+        """Let go of every key for which `keep` does not hold, as if it had never been added; what runs, runs on."""
+        for key, entry in [item for item in self._dirty.items() if item[0] not in self._running and not keep(item[0])]:
+            if entry.lane is not None:
+                self._ready.remove(entry)
+            self._drop(entry)
+            self._limiter.forget(key)
+
     def failures(self, key: K) -> int:
         """How often the key failed in a row."""
         return self._limiter.failures(key)
@@ -218,6 +226,11 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """How many keys are ready; those that run or wait for their time do not count."""
         return len(self._ready)
+
+    @property
+    def dirty(self) -> int:
+        """How many keys are to run, now or later."""
+        return len(self._dirty)
 
     def depths(self) -> dict[int, int]:
         """Ready keys by priority."""

@@ -1,18 +1,20 @@
 """One member of a group that shares the namespaces of a cluster: carries out what `steersman.runtime.shards` decides.
 
-    member = ShardMember(KubeShards(client, "steersman", "ops"), drain=stop_working_on)
+    member = ShardMember(KubeShards(client, "steersman", "ops"), drain=stop_working_on, interrupt=stop_at_once)
     member.owns("shop")       may this process act on that namespace, at this instant?
     await member.run()        until cancelled; then everything is stopped and given back
 
 `drain(slots)` must return only when nothing works on those slots any more; from the moment it is called, `owns` is
-false for them. `on_gained(slots)` is told what to look at afresh: everything that happened there while it belonged to
-somebody else, or to nobody, is found by reconciling those namespaces once.
+false for them. `interrupt(slots)` is called first when there is no time for that: the lease is lost, and before long
+others may take over. `on_gained(slots)` is told what to look at afresh: everything that happened there while it
+belonged to somebody else, or to nobody, is found by reconciling those namespaces once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -27,7 +29,7 @@ from steersman.runtime.elector import KubeLease, LeaderElector, LeadershipLost, 
 from steersman.runtime.shards import SLOTS, Table, join, next_move, slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from steersman.kube.client import Client
     from steersman.runtime.elector import LeaseStore
@@ -36,6 +38,7 @@ __all__ = ["KubeShards", "ShardMember", "ShardStore"]
 
 TABLE = "steersman.dev/shards"  # annotation that holds the table
 GROUP = "steersman.dev/shard-group"  # label of the members' leases
+DEAD_TERMS = 4  # so many terms after its last sign of life a member is taken not to come back
 
 log = Logger(__name__)
 
@@ -55,6 +58,9 @@ class ShardStore(Protocol):
     async def write(self, table: Table, version: str) -> str:
         """Replace `version`; Conflict when it is not the newest."""
 
+    async def sweep(self, gone: Collection[str]) -> None:
+        """Remove the leases of members that will not come back."""
+
 
 class ShardMember:
     """See the module's docstring."""
@@ -64,6 +70,7 @@ class ShardMember:
         store: ShardStore,
         *,
         drain: Callable[[frozenset[int]], Awaitable[None]],
+        interrupt: Callable[[frozenset[int]], None] = lambda _slots: None,
         on_gained: Callable[[frozenset[int]], None] | None = None,
         identity: str | None = None,
         timing: Timing | None = None,
@@ -73,12 +80,15 @@ class ShardMember:
         self.identity = identity or unique_identity()
         self._store = store
         self._drain = drain
+        self._interrupt = interrupt
         self._on_gained = on_gained
         self._timing = timing or Timing()
         self._slots = slots
         self._clock = clock
         self._elector = LeaderElector(store.lease(self.identity), identity=self.identity, timing=timing, clock=clock)
+        self._incarnation = ""  # under which we joined the table we act by
         self._acting: frozenset[int] = frozenset()
+        self._draining: frozenset[int] = frozenset()  # no longer acted on, and perhaps still worked on
         self._stopped: frozenset[int] = frozenset()
         self._seen: dict[str, tuple[Record, float]] = {}  # member -> its record, and since when it is like that
 
@@ -96,56 +106,103 @@ class ShardMember:
         try:
             while True:
                 await self._elector.acquire()
-                holding = asyncio.create_task(self._elector.hold())
-                sharing = asyncio.create_task(self._share())
-                try:
-                    await asyncio.wait({holding, sharing}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    lost, self._acting = self._acting, frozenset()
-                    await _stop(sharing, holding)
-                    await self._drain(lost)
-                for task in (sharing, holding):
-                    error = task.exception() if not task.cancelled() else None
-                    if error is not None and not isinstance(error, LeadershipLost):
-                        raise error
+                await self._term()
                 log.warning("the shard lease was lost; joining again", identity=self.identity)
         finally:
-            await self._elector.release()
+            await self._leave()
+
+    async def _term(self) -> None:
+        """Share for as long as the lease runs. It is kept until the work has ended, unless it is lost before."""
+        holding = asyncio.create_task(self._elector.hold())
+        holding.add_done_callback(self._over)
+        sharing = asyncio.create_task(self._share())
+        try:
+            await asyncio.wait({holding, sharing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            try:
+                await _stop(sharing)
+                await self._let_go(self._acting | self._draining)
+            finally:
+                await _stop(holding)
+        for task in (sharing, holding):
+            error = task.exception() if not task.cancelled() else None
+            if error is not None and not isinstance(error, LeadershipLost):
+                raise error
+
+    def _over(self, _holding: asyncio.Task[None]) -> None:
+        """The lease has ended, so others may take over soon: no grace for whatever still works."""
+        self._draining |= self._acting
+        self._acting = frozenset()
+        if self._draining:
+            self._interrupt(self._draining)
+
+    async def _let_go(self, slots: frozenset[int]) -> None:
+        """Return when nothing works on `slots`; work on them may not begin again from here on."""
+        self._acting -= slots
+        self._draining |= slots
+        if slots:
+            await self._drain(slots)
+        self._draining -= slots
+
+    async def _leave(self) -> None:
+        await self._elector.release()
+        try:
+            await self._store.sweep({self.identity})
+        except KubeError as error:
+            log.warning("the lease of this member is left behind", identity=self.identity, error=str(error))
 
     async def _share(self) -> None:
         """Follow the table for one term of the lease."""
         self._stopped = frozenset()
-        joined = False
+        self._incarnation = ""
         while True:
             try:
                 table, version = await self._store.read()
-                if not joined:
-                    table = join(table, self.identity, uuid.uuid4().hex[:8])
-                    version = await self._store.write(table, version)
-                    joined = True
-                alive = await self._alive()
-                await self._move(table, version, alive)
+                if table.members.get(self.identity) != self._incarnation or not self._incarnation:
+                    table, version = await self._join(table, version)
+                if self._incarnation:
+                    await self._move(table, version, await self._alive())
+                    await self._sweep(table)
             except Conflict:
                 continue  # somebody else moved first; look again
             except KubeError as error:
                 log.warning("the shard table is out of reach", error=str(error))
             await self._clock.sleep(self._timing.retry_seconds)
 
+    async def _join(self, table: Table, version: str) -> tuple[Table, str]:
+        """Take part in a table that we have not joined; what we did by another one ends first."""
+        self._incarnation = ""
+        await self._let_go(self._acting | self._draining)
+        if len(table.owners) != self._slots:
+            others = (await self._alive() - {self.identity}) & table.members.keys()
+            if others:  # theirs until they are gone
+                log.error(
+                    "others share in another way", slots=self._slots, theirs=len(table.owners), members=len(others)
+                )
+                return table, version
+            table = Table.empty(self._slots)
+        incarnation = uuid.uuid4().hex[:8]
+        table = join(table, self.identity, incarnation)
+        version = await self._store.write(table, version)
+        self._incarnation, self._stopped = incarnation, frozenset()
+        return table, version
+
     async def _move(self, table: Table, version: str, alive: set[str]) -> None:
-        self._act_on(table)
+        await self._act_on(table)
         move = next_move(table, me=self.identity, alive=alive, stopped=self._stopped)
         if move.stop:
-            self._acting -= move.stop
-            await self._drain(move.stop)
+            await self._let_go(move.stop)
             self._stopped |= move.stop
             move = next_move(table, me=self.identity, alive=alive, stopped=self._stopped)
         if move.table is not None:
             await self._store.write(move.table, version)
-            self._act_on(move.table)
+            await self._act_on(move.table)
 
-    def _act_on(self, table: Table) -> None:
+    async def _act_on(self, table: Table) -> None:
         mine = table.owned_by(self.identity)
         self._stopped &= mine
+        if lost := self._acting - mine:  # somebody changed the table by hand: it counts
+            await self._let_go(lost)
         acting = mine - self._stopped
         gained, self._acting = acting - self._acting, acting
         if gained:
@@ -168,12 +225,22 @@ class ShardMember:
         }
         return alive | {self.identity}
 
+    async def _sweep(self, table: Table) -> None:
+        """Remove what members left behind that ended without saying so."""
+        now = self._clock.monotonic()
+        gone = {
+            member
+            for member, (record, since) in self._seen.items()
+            if now - since >= DEAD_TERMS * max(record.duration_seconds, self._timing.lease_seconds)
+        } - {self.identity, *table.members, *table.owners}
+        if gone:
+            await self._store.sweep(gone)
 
-async def _stop(*tasks: asyncio.Task[None]) -> None:
-    """Whatever they end with is looked at later: first the work must end."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    """Whatever it ends with is looked at later: first the work must end."""
+    task.cancel()
+    await asyncio.wait({task})
 
 
 class KubeShards:
@@ -191,9 +258,20 @@ class KubeShards:
         return KubeLease(self._client, name, self._namespace, labels={GROUP: self._name})
 
     async def members(self) -> dict[str, Record]:
-        found = await self._client.list(Lease, namespace=self._namespace, label_selector=f"{GROUP}={self._name}")
-        records = [KubeLease.record(lease) for lease in found.items]
+        records = [KubeLease.record(lease) for lease in await self._leases()]
         return {record.holder: record for record in records if record.holder}
+
+    async def sweep(self, gone: Collection[str]) -> None:
+        for lease in await self._leases():
+            if lease.spec.holder_identity and lease.spec.holder_identity not in gone:
+                continue  # those without a holder were given back
+            version = lease.metadata.resource_version  # whoever renewed it since is not gone
+            with suppress(Conflict, NotFound):
+                await self._client.delete(Lease, lease.name, namespace=self._namespace, resource_version=version)
+
+    async def _leases(self) -> list[Lease]:
+        selector = f"{GROUP}={self._name}"
+        return (await self._client.list(Lease, namespace=self._namespace, label_selector=selector)).items
 
     async def read(self) -> tuple[Table, str]:
         try:
@@ -205,8 +283,6 @@ class KubeShards:
             table = msgspec.json.decode(text, type=Table)
         except msgspec.DecodeError:
             log.warning("the shard table is unreadable and is made anew", lease=f"{self._namespace}/{self._name}")
-            table = Table.empty(self._slots)
-        if len(table.owners) != self._slots:
             table = Table.empty(self._slots)
         return table, lease.metadata.resource_version
 

@@ -2,17 +2,21 @@
 
 Namespaces fall into a fixed number of *slots*; one table, kept in the cluster and replaced by compare-and-swap, names
 the owner of each slot. A member may act on a slot while the table says so *and* its own lease is running. Every member
-wants the same assignment (the highest hash of member and slot wins, so a member that comes or goes moves only its own
-share), and the table follows in steps that never let two members act on one slot:
+wants the same assignment to those who have joined (the highest hash of member and slot wins, so a member that comes or
+goes moves only its own share), and the table follows in steps that never let two members act on one slot:
 
 - an owner gives a slot away itself, after it has stopped working on it;
 - others take a slot only from a member whose lease has run out, by their own measure, which is later than its own;
 - a member that (re)joins first writes its new incarnation into the table. A takeover that was decided while it was
-  away, but not yet written, is then refused by the compare-and-swap; and it acts on nothing it read before.
+  away, but not yet written, is then refused by the compare-and-swap; and it acts on nothing it read before;
+- a table in which a member does not find its incarnation is another table: somebody deleted or broke the one it acted
+  by. It stops everything before it joins. Until all who are alive have joined, nobody takes what nobody owns: it may
+  still be worked on by those who have not.
 
     owner alive and wanted     keep
     owner is me, not wanted    stop, then give
     owner dead, I am wanted    take
+    no owner, I am wanted      take, once everybody alive has joined
     anything else              somebody else's move
 """
 
@@ -24,7 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Set
 
 __all__ = ["SLOTS", "Move", "Table", "desired", "join", "next_move", "slot_of"]
 
@@ -70,9 +74,13 @@ def join(table: Table, me: str, incarnation: str) -> Table:
     return msgspec.structs.replace(table, members={**table.members, me: incarnation})
 
 
-def next_move(table: Table, *, me: str, alive: Collection[str], stopped: Collection[int]) -> Move:
-    """My next move. `alive` are members whose leases run, me included; `stopped` are my slots I no longer work on."""
-    wanted = desired(alive, len(table.owners))
+def next_move(table: Table, *, me: str, alive: Set[str], stopped: Collection[int]) -> Move:
+    """My next move. `alive` are members whose leases run, me included; `stopped` are my slots I no longer work on.
+
+    To be asked by a member of the table only.
+    """
+    wanted = desired(alive & table.members.keys(), len(table.owners))
+    settled = table.members.keys() >= alive  # nobody acts by another table
     stop: set[int] = set()
     owners = list(table.owners)
     for slot, (owner, want) in enumerate(zip(table.owners, wanted, strict=True)):
@@ -83,7 +91,7 @@ def next_move(table: Table, *, me: str, alive: Collection[str], stopped: Collect
                 owners[slot] = want
             else:
                 stop.add(slot)
-        elif owner not in alive and want == me:
+        elif want == me and (owner not in alive if owner else settled):
             owners[slot] = me
     members = {member: number for member, number in table.members.items() if member in alive or member in owners}
     changed = Table(owners=tuple(owners), members=members)

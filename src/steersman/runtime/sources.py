@@ -5,13 +5,13 @@
 A mapping sees both states, because an object that leaves somebody must be noticed by the one it left. Keys are added
 with low priority for the first list and for resyncs, so that a restart does not delay real changes. A predicate that
 fails counts as a yes: a change is never lost to a question. A mapping that fails loses its change, so it is logged as
-an error, counted, and named in the source's health.
+an error, counted, and named in the source's health until it succeeds for that object or the object is gone.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from steersman.cache.contract import Caches, Informer, Subscription
     from steersman.runtime.predicates import Predicate
-    from steersman.runtime.queue import WorkQueue
 
-__all__ = ["Selection", "Source", "Trigger", "Watch", "owner_of", "self_of"]
+__all__ = ["Selection", "Source", "Watch", "owner_of", "self_of"]
 
 K = TypeVar("K", bound="Hashable")
+K_contra = TypeVar("K_contra", contravariant=True)
 
 log = Logger(__name__)
 
@@ -81,25 +81,6 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.role} {self.kind}{where}{mapping}{f' when {self.when}' if self.when else ''}"
 
 
-class Trigger:
-    """A source that the program pulls itself, for what no watch of a table can see: an answer of a server, a request.
-
-    `Controller.triggered_by(trigger)` connects it; before that, and after the engine stopped, pulling it does nothing.
-    """
-
-    def __init__(self) -> None:
-        self._queues: list[WorkQueue[Any]] = []
-
-    def connect(self, queue: WorkQueue[Any]) -> None:
-        """Feed this queue too."""
-        self._queues.append(queue)
-
-    def fire(self, key: Hashable, *, after: float | None = None) -> None:
-        """Have `key` reconciled, at once or `after` some seconds."""
-        for queue in self._queues:
-            queue.add(key, after=after)
-
-
 def self_of(obj: Any) -> Iterable[ObjectRef]:
     """The object itself."""
     return (ref_of(obj),)
@@ -117,6 +98,13 @@ def owner_of(kind: Kind) -> Callable[[Any], Iterable[ObjectRef]]:
     return owners
 
 
+class Adds(Protocol[K_contra]):
+    """Who takes keys: a queue, or an engine in front of its queue."""
+
+    def add(self, key: K_contra, *, priority: int = 0, after: float | None = None) -> None:
+        """Have `key` reconciled."""
+
+
 class Source(Generic[K]):
     """A watch at work: a handler on an informer that feeds a queue."""
 
@@ -124,18 +112,27 @@ class Source(Generic[K]):
         self,
         watch: Watch,
         informer: Informer[Any],
-        queue: WorkQueue[K],
+        queue: Adds[K],
         read: Callable[[], Any],
     ) -> None:
         """`read` opens what a mapping with a second parameter reads from: a mapping of targets to snapshots."""
         self.watch = watch
         self.informer = informer
         self.failures = 0  # mappings that failed
-        self.problem: str | None = None  # the last of them
+        self._unmapped: dict[ObjectRef, str] = {}  # objects whose mapping failed when they were last seen, and why
         self._queue = queue
         self._read = read if _wants_cache(watch.to) else None
         self._subscription: Subscription | None = None
         self._log = log.bind(source=str(watch))
+
+    @property
+    def problem(self) -> str | None:
+        """Which objects it cannot map, and why."""
+        if not self._unmapped:
+            return None
+        ref, why = next(reversed(self._unmapped.items()))
+        more = f", and {len(self._unmapped) - 1} more" if len(self._unmapped) > 1 else ""
+        return f"mapping {ref} failed: {why}{more}"
 
     def start(self) -> None:
         """Begin to feed the queue; harmless when repeated."""
@@ -156,13 +153,26 @@ class Source(Generic[K]):
         """Return once `has_synced()`."""
         await (self.informer.wait_synced() if self._subscription is None else self._subscription.wait_synced())
 
+    def known_keys(self) -> list[K]:
+        """The keys that everything it knows of touches; none when it is only read."""
+        if self.watch.to is None:
+            return []
+        with self.informer.snapshot() as snapshot:
+            return [key for obj in snapshot for key in self._keys(None, obj)]
+
     def _on_change(self, old: Any | None, new: Any | None, initial: bool) -> None:
         if not self._matters(old, new):
+            self._forget_gone(old, new)
             return
         unchanged = old is not None and new is not None and revision_of(old) == revision_of(new)
         priority = LOW_PRIORITY if initial or unchanged else 0
         for key in self._keys(old, new):
             self._queue.add(key, priority=priority)
+        self._forget_gone(old, new)
+
+    def _forget_gone(self, old: Any | None, new: Any | None) -> None:
+        if new is None and old is not None and self._unmapped:
+            self._unmapped.pop(ref_of(old), None)
 
     def _matters(self, old: Any | None, new: Any | None) -> bool:
         predicate: Predicate | None = self.watch.when
@@ -181,9 +191,11 @@ class Source(Generic[K]):
                 continue
             try:
                 keys.update(dict.fromkeys(self._map(obj)))
+                if self._unmapped:
+                    self._unmapped.pop(ref_of(obj), None)
             except Exception as error:  # noqa: BLE001  one bad object must not stop the others
                 self.failures += 1
-                self.problem = f"mapping {ref_of(obj)} failed: {type(error).__name__}: {error}"
+                self._unmapped[ref_of(obj)] = f"{type(error).__name__}: {error}"
                 self._log.error(
                     "mapping failed; its change is lost", object=str(ref_of(obj)), traceback=traceback_of(error)
                 )

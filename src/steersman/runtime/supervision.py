@@ -69,11 +69,18 @@ class Supervisor:
 
     async def stop(self, names: Iterable[str] | None = None, *, seconds: float = 5.0) -> None:
         """Cancel tasks (all of them, by default) and wait until they have ended, but not for ever."""
-        chosen = list(self._tasks if names is None else names)
-        tasks = [task for name in chosen if (task := self._tasks.pop(name, None)) is not None]
-        for name in chosen:
+        await cancel_all(self.cancel(self._tasks if names is None else names), self._clock, seconds)
+
+    def cancel(self, names: Iterable[str]) -> list[asyncio.Task[None]]:
+        """Cancel tasks, without waiting for them to end; returns those that may not have ended yet."""
+        cancelled = []
+        for name in list(names):
             self._problems.pop(name, None)
-        await cancel_all(tasks, self._clock, seconds)
+            task = self._tasks.pop(name, None)
+            if task is not None and not task.done():
+                task.cancel()
+                cancelled.append(task)
+        return cancelled
 
     async def _restarting(self, name: str, run: Callable[[], Awaitable[Any]]) -> None:
         while True:

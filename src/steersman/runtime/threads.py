@@ -1,8 +1,9 @@
 """Reconcilers that block: each run gets a thread, and a context whose methods block as well.
 
 There are never more threads than the controller's concurrency. A thread cannot be stopped from outside, so a run that
-is cancelled or timed out keeps its key until the thread ends: no key runs twice at once. What it does get is an error
-from the next method of its context. Threads do not keep the process alive.
+is cancelled or timed out keeps its key until the thread ends: no key runs twice at once. What can be stopped is what it
+asked of its context: a request in flight is cancelled at once, because whoever is cancelled may no longer act, and the
+method it waits for, like every further one, raises. Threads do not keep the process alive.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class BlockingContext:
         self._context = context
         self._loop = loop
         self._abandoned = threading.Event()
+        self._requests: set[asyncio.Task[Any]] = set()  # what the thread waits for; known to the event loop only
         self.key = context.key
         self.reconcile_id = context.reconcile_id
         self.failures = context.failures
@@ -71,8 +73,10 @@ class BlockingContext:
         self.cache = _BlockingCache(self, context.cache)
 
     def abandon(self) -> None:
-        """Let every further call fail."""
+        """Cancel the call in flight and let every further one fail. To be called on the event loop."""
         self._abandoned.set()
+        for request in self._requests:
+            request.cancel()
 
     @property
     def abandoned(self) -> bool:
@@ -106,10 +110,24 @@ class BlockingContext:
         return self._wait(run())
 
     def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(self._request(coroutine), self._loop).result()
+
+    async def _request(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """On the event loop, where `abandon` is called too: a request is either seen by it or sees it."""
         if self._abandoned.is_set():
             coroutine.close()
             raise Abandoned(f"the reconcile of {self.key} was cancelled")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        task = asyncio.current_task()
+        assert task is not None
+        self._requests.add(task)
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            if not self._abandoned.is_set():
+                raise
+            raise Abandoned(f"the reconcile of {self.key} was cancelled") from None
+        finally:
+            self._requests.discard(task)
 
 
 class _BlockingCache:

@@ -4,9 +4,9 @@ None of these stops anything, because a key concerns nobody but itself; but each
 the API server or a worker while nobody looks. So each is named: in the log when it begins and when it is over, in a
 metric, and as a warning of readiness, which stays ready (a restart would help nobody).
 
-- *writes*: the last `Limits.writes` reconciles all wrote something within `Limits.writes_seconds`, and nobody else
-  changed the object's spec in between (of a kind without generation: the object): two controllers that fight, or one
-  that never agrees with the server's defaults.
+- *writes*: the last `Limits.writes` reconciles all wrote something within `Limits.writes_seconds` and not longer ago
+  than that, and nobody else changed the object's spec in between (of a kind without generation: the object): two
+  controllers that fight, or one that never agrees with the server's defaults.
 - *hangs*: it has been running for `Limits.hang_seconds`.
 - *fails*: it failed `Limits.failures` times in a row.
 
@@ -109,7 +109,8 @@ class Troubles:
                 yield Trouble(key, "hangs", f"has been running for {now - since:.0f} s")
         for key, streak in self._streaks.items():
             ends = streak.ends
-            if len(ends) == self.limits.writes and ends[-1] - ends[0] <= self.limits.writes_seconds:
+            within = self.limits.writes_seconds
+            if len(ends) == self.limits.writes and max(now - ends[-1], ends[-1] - ends[0]) <= within:
                 text = f"wrote something in each of its last {len(ends)} reconciles though its spec did not change"
                 yield Trouble(key, "writes", text)
         for key, text in self._failing.items():

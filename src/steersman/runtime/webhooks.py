@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from aiohttp import web
@@ -17,8 +18,9 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 
 from steersman.certificates import load_pair
 from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.errors import ConfigError, traceback_of
 from steersman.logger import Logger
-from steersman.runtime.admission import Hook, respond
+from steersman.runtime.admission import Hook, NotAReview, respond
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,15 +36,24 @@ log = Logger(__name__)
 
 
 class WebhookMetrics:
-    """controller-runtime's webhook metrics."""
+    """controller-runtime's webhook metrics. One of them per registry, whatever number of servers it is for."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        where = REGISTRY if registry is None else registry
+    def __init__(self, registry: CollectorRegistry) -> None:
+        where = registry
         name = "controller_runtime_webhook"
         self.requests = Counter(f"{name}_requests", "Requests by answer.", ["webhook", "code"], registry=where)
         self.latency = Histogram(f"{name}_latency_seconds", "Time to answer.", ["webhook"], registry=where)
         self.in_flight = Gauge(f"{name}_requests_in_flight", "Requests being answered.", ["webhook"], registry=where)
         self.panics = Counter(f"{name}_panics", "Exceptions in hooks.", registry=where)
+
+
+_METRICS: WeakKeyDictionary[CollectorRegistry, WebhookMetrics] = WeakKeyDictionary()
+
+
+def _metrics_in(registry: CollectorRegistry) -> WebhookMetrics:
+    if registry not in _METRICS:
+        _METRICS[registry] = WebhookMetrics(registry)
+    return _METRICS[registry]
 
 
 class WebhookServer:
@@ -55,14 +66,19 @@ class WebhookServer:
         *,
         host: str = "0.0.0.0",  # noqa: S104  # the API server must reach it
         port: int = 9443,
-        metrics: WebhookMetrics | None = None,
+        registry: CollectorRegistry | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._hooks = {hook.path: hook for hook in hooks}
+        """`registry` is where its metrics are; None: where those of the manager are by default."""
+        self._hooks: dict[str, Hook] = {}
+        for hook in hooks:
+            if hook.path in self._hooks:
+                raise ConfigError(f"there are two webhooks at {hook.path}: rename one function", field="webhooks")
+            self._hooks[hook.path] = hook
         self._certificates = certificates
         self._host = host
         self._port = port
-        self._metrics = metrics or WebhookMetrics(CollectorRegistry())
+        self._metrics = _metrics_in(REGISTRY if registry is None else registry)
         self._clock = clock
         self._context: ssl.SSLContext | None = None
         self.port: int | None = None  # the port in use, once serving
@@ -123,19 +139,20 @@ class WebhookServer:
         return response
 
     async def _answer(self, hook: Hook, request: web.BaseRequest) -> web.Response:
+        deadline = asyncio.timeout(hook.timeout_seconds)
         try:
-            async with asyncio.timeout(hook.timeout_seconds):
+            async with deadline:
                 body = await _bounded(request)
                 review = await respond(hook, body)
-        except ValueError as error:
+        except NotAReview as error:
             return web.Response(status=400, text=str(error))
-        except TimeoutError:
-            return web.Response(status=504, text=f"{hook.name} gave no answer in {hook.timeout_seconds} s")
         except _TooLargeError:
             return web.Response(status=413, text=f"a review is at most {MAX_BODY} bytes")
-        except Exception:
+        except Exception as error:  # noqa: BLE001  a hook may raise anything; it concerns its request only
+            if deadline.expired():
+                return web.Response(status=504, text=f"{hook.name} gave no answer in {hook.timeout_seconds} s")
             self._metrics.panics.inc()
-            log.exception("a webhook failed", webhook=hook.name)
+            log.error("a webhook failed", webhook=hook.name, traceback=traceback_of(error))  # noqa: TRY400  no local variables in logs
             return web.Response(status=500, text=f"{hook.name} failed; its log says why")
         return web.Response(body=msgspec.json.encode(review), content_type="application/json")
 

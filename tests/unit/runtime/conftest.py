@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from steersman.cache.contract import SourceHealth
 from steersman.cache.identity import ref_of
+from steersman.cache.informer import SharedInformer
+from steersman.cache.metrics import CacheMetrics
 from steersman.cache.store import Store
 from steersman.kube.resources import Kind
 from steersman.runtime.cluster import Cluster
+from steersman.runtime.manager import Manager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from steersman.clock import Clock
     from steersman.kube.resources import ObjectRef
+    from steersman.runtime.controller import Controller
 
 
 class MemoryInformer:
     """An informer whose watch is the test: `sync`, `set` and `remove` are what it would deliver."""
 
-    def __init__(self, target: Any, clock: Clock) -> None:
+    def __init__(self, target: Any, clock: Clock, transform: Any = None) -> None:
         self.target = target
         self.kind: Kind = target if isinstance(target, Kind) else target.KIND
         self.store: Store[Any] = Store(clock=clock)
@@ -32,7 +38,11 @@ class MemoryInformer:
         self.runs = 0
         self.crash: Exception | None = None
         self.problem: str | None = None
+        self.partial = False
         self._synced = asyncio.Event()
+        self._projecting: SharedInformer[Any] = SharedInformer(
+            SimpleNamespace(), target, random=Random(1), metrics=CacheMetrics(CollectorRegistry()), transform=transform
+        )
 
     def sync(self, *objects: Any) -> None:
         for obj in objects:
@@ -60,7 +70,14 @@ class MemoryInformer:
         await asyncio.Event().wait()
 
     def health(self) -> SourceHealth:
-        return SourceHealth(name=self.kind.qualified, synced=self.has_synced(), problem=self.problem)
+        return SourceHealth(
+            name=self.kind.qualified,
+            synced=self.has_synced(),
+            objects=len(self.store),
+            resource_version=self.store.revision,
+            problem=self.problem,
+            partial=self.partial,
+        )
 
     def has_synced(self) -> bool:
         return self._synced.is_set()
@@ -78,6 +95,9 @@ class MemoryInformer:
 
     def add_index(self, name: str, values: Callable[[Any], Any]) -> None:
         self.store.add_index(name, values)
+
+    def kept(self, obj: Any) -> Any:
+        return self._projecting.kept(obj)
 
     def snapshot(self) -> Any:
         return self.store.snapshot()
@@ -97,7 +117,7 @@ class MemoryCaches:
     def informer(self, target: Any, **selection: Any) -> MemoryInformer:
         key = (target, *selection.values())
         if key not in self._informers:
-            self._informers[key] = MemoryInformer(target, self._clock)
+            self._informers[key] = MemoryInformer(target, self._clock, selection.get("transform"))
             if self.on_new is not None:
                 self.on_new(self._informers[key])
         return self._informers[key]
@@ -118,6 +138,22 @@ def caches(clock: Any) -> MemoryCaches:
 def memory_cluster(caches: MemoryCaches) -> Cluster:
     client: Any = SimpleNamespace(field_manager="test")
     return Cluster(client, caches)
+
+
+@pytest.fixture
+def make_manager(clock: Any, caches: MemoryCaches) -> Callable[..., Manager]:
+    """Managers over the caches in memory."""
+
+    class Tested(Manager):
+        def _cluster(self, name: str, client: Any, component: str, dry_run: bool) -> Cluster:
+            return Cluster(client, caches, name=name)
+
+    def make(*controllers: Controller, **options: Any) -> Manager:
+        client: Any = SimpleNamespace(field_manager="test")
+        options = {"clock": clock, "registry": CollectorRegistry(), **options}
+        return Tested(client, controllers, **options)
+
+    return make
 
 
 @pytest.fixture

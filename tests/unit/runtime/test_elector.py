@@ -285,6 +285,28 @@ async def test_a_dead_renewal_loop_is_reported_and_a_follower_is_healthy(
     assert elector.problem() == "the lease was due for renewal 20 s ago"
 
 
+async def test_asked_at_any_moment_of_a_renewal_a_leader_that_renews_is_healthy_and_leads(
+    elector: LeaderElector, lease: MemoryLease, clock: VirtualClock, tasks: Any
+) -> None:
+    """Somebody asks all the time: while a request is on its way, just before it is answered and just after."""
+    answers: list[tuple[str | None, bool]] = []
+
+    async def slowly(_request: str) -> None:
+        for _ in range(4):
+            await clock.sleep(0.5)
+            answers.append((elector.problem(tolerance_seconds=0), elector.leading()))
+
+    await elector.acquire()
+    holding = tasks(elector.hold())
+    lease.before = slowly
+    for _ in range(600):
+        await clock.advance(0.1)
+        answers.append((elector.problem(tolerance_seconds=0), elector.leading()))
+    assert not holding.done()
+    assert len(answers) > 650
+    assert set(answers) == {(None, True)}
+
+
 async def test_who_was_never_elected_cannot_hold(elector: LeaderElector) -> None:
     with pytest.raises(LeadershipLost, match="never elected"):
         await elector.hold()

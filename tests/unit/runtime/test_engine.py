@@ -9,19 +9,20 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from steersman.errors import ConfigError, DriverError, PlanError
 from steersman.kube.errors import TooManyRequests
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.resources import ObjectRef
+from steersman.runtime.channel import Channel
 from steersman.runtime.controller import Controller
 from steersman.runtime.engine import Engine
-from steersman.runtime.predicates import Predicate, labels
+from steersman.runtime.predicates import Predicate, created, labels
 from steersman.runtime.queue import LOW_PRIORITY
 from steersman.runtime.ratelimit import Backoff
 from steersman.runtime.result import TerminalError, done, requeue
 from steersman.runtime.schedule import Schedule
-from steersman.runtime.sources import Trigger
 from steersman.runtime.troubles import Limits
 from steersman.testing import eventually
 from steersman.testing.clock import settle
@@ -128,18 +129,18 @@ async def test_changes_that_come_before_the_workers_are_kept_and_collapsed(bench
     assert [call.metadata.resource_version for call in reconcile.calls] == ["3"]
 
 
-async def test_a_trigger_has_a_key_reconciled_and_before_the_engine_it_is_harmless(bench):
-    reconcile, trigger = Script(), Trigger()
-    trigger.fire("early")
-    engine = bench.prepare(Controller(None, reconcile, "keys").reads(Pod).triggered_by(trigger))
+async def test_what_is_sent_through_a_channel_is_reconciled_also_when_it_was_sent_before_the_start(bench):
+    reconcile, channel = Script(), Channel()
+    channel.send("early")
+    engine = bench.prepare(Controller(None, reconcile, "keys").reads(Pod).hears(channel))
     bench.start(engine)
     bench.caches[Pod].sync()
-    trigger.fire("now")
-    trigger.fire("later", after=30)
+    channel.send("now")
+    channel.send("later", after=30)
     await bench.clock.advance(29)
-    assert reconcile.calls == ["now"]
+    assert reconcile.calls == ["early", "now"]
     await bench.clock.advance(1)
-    assert reconcile.calls == ["now", "later"]
+    assert reconcile.calls == ["early", "now", "later"]
 
 
 async def test_one_key_never_runs_twice_at_once_and_runs_again_when_it_changed_meanwhile(bench):
@@ -242,6 +243,41 @@ async def test_a_mapping_that_fails_is_named_and_stops_nobody(bench):
     assert reconcile.calls == [app()]
     assert engine.sources[1].failures == 1
     assert engine.sources[1].problem == "mapping shop/bad failed: KeyError: 'app'"
+
+
+@pytest.mark.parametrize("end", ["repaired", "deleted", "deleted unnoticed"])
+async def test_a_mapping_that_failed_is_named_no_longer_than_it_matters(bench, end):
+    def broken(obj):
+        if obj.metadata.labels is None:
+            raise KeyError("app")
+        return [A]
+
+    when = created if end == "deleted unnoticed" else None
+    engine = await bench.run(Controller(App, Script()).watches(Pod, to=broken, when=when), app())
+    source = engine.sources[1]
+    bench.caches[Pod].set(pod("one"), pod("two"))
+    assert source.problem == "mapping shop/two failed: KeyError: 'app', and 1 more"
+    if end == "repaired":
+        bench.caches[Pod].set(pod("one", "2", labels={}), pod("two", "2", labels={}))
+    else:
+        bench.caches[Pod].remove(pod("one", "2"))
+        bench.caches[Pod].remove(pod("two", "2"))
+    assert source.problem is None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TerminalError("no such user"), {}),
+        (PlanError("two names", reason="CNAMEConflict"), {"reason": "CNAMEConflict"}),
+    ],
+    ids=["without a reason", "with one"],
+)
+async def test_what_fails_for_good_says_its_reason_if_it_has_one(bench, error, said):
+    with capture_logs() as lines:
+        await bench.run(Controller(App, Script(error)), app())
+    (line,) = [line for line in lines if line["event"] == "reconcile failed for good"]
+    assert {name: line[name] for name in line if name == "reason"} == said
 
 
 async def test_changes_that_do_not_matter_are_left_out(bench):
@@ -554,13 +590,61 @@ async def test_keys_that_are_somebody_elses_are_left_to_them(bench):
     mine = {"shop"}
     engine = await bench.run(Controller(App, reconcile), app("a"), permit=lambda key: key.namespace in mine)
     mine.clear()
-    engine.add(A)
+    engine.queue.add(A)
     await settle()
     assert len(reconcile.calls) == 1
     mine.add("shop")
     engine.add_all(where=lambda key: key.namespace == "shop")
     await settle()
     assert len(reconcile.calls) == 2
+
+
+async def test_an_object_that_went_while_it_was_nobodys_is_known_to_be_gone_when_it_is_ours(bench):
+    mine: set[str] = set()
+    gone = Script()
+    controller = Controller(App, Script()).gone(gone)
+    engine = await bench.run(controller, app("a"), app("b"), permit=lambda key: key.namespace in mine)
+    bench.caches[App].remove(app("a", revision="2"))
+    await settle()
+    mine.add("shop")
+    engine.add_all(where=lambda key: key.namespace == "stock")
+    await settle()
+    assert gone.calls == []
+    engine.add_all(where=lambda key: key.namespace == "shop")
+    engine.add_all(where=lambda key: key.namespace == "shop")
+    await settle()
+    assert gone.calls == [A]
+
+
+async def test_keys_of_no_kind_are_not_lost_while_they_are_nobodys(bench):
+    """What is there is found by mapping it again; what was sent, or has gone since, is remembered."""
+    mine: set[str] = set()
+    reconcile, channel = Script(), Channel()
+    controller = Controller(None, reconcile, "mapped").watches(Pod, to=lambda pod: [ObjectRef(pod.name, "shop")])
+    engine = await bench.run(controller.hears(channel), permit=lambda key: key.namespace in mine)
+    bench.caches[Pod].set(pod("stays"), pod("goes"))
+    await settle()
+    bench.caches[Pod].remove(pod("goes", revision="2"))
+    channel.send(ObjectRef("sent", "shop"))
+    await settle()
+    mine.add("shop")
+    engine.add_all(where=lambda key: key.namespace == "shop")
+    await settle()
+    assert sorted(key.name for key in reconcile.calls) == ["goes", "sent", "stays"]
+
+
+async def test_of_what_is_somebody_elses_only_so_much_is_remembered(bench, monkeypatch):
+    monkeypatch.setattr("steersman.runtime.engine.LEFT_KEYS", 3)
+    mine: set[str] = set()
+    reconcile, channel = Script(), Channel()
+    engine = await bench.run(Controller(None, reconcile, "sent").hears(channel), permit=mine.__contains__)
+    for number in (0, 1, 2, 0, 3):
+        channel.send(str(number))
+        await settle()
+    mine.update("0123")
+    engine.add_all()
+    await settle()
+    assert sorted(reconcile.calls) == ["0", "2", "3"]
 
 
 async def test_waiting_until_nothing_works_on_some_keys_returns_when_that_is_so(bench):
@@ -620,7 +704,7 @@ async def test_a_blocking_reconcile_that_timed_out_keeps_its_key_until_its_threa
     bench.caches[App].sync(app())
     await started.wait()
     await bench.clock.advance(5)
-    engine.add(A)
+    engine.queue.add(A)
     await settle()
     assert engine.queue.running == 1
     assert runs == [False]
@@ -673,17 +757,11 @@ async def test_an_interrupted_reconcile_ends_alone_and_its_key_stays_dirty(bench
         began.append(obj.name)
         await gate.wait()
 
-    allowed = {"a", "b"}
     controller = Controller(App, reconcile).configured(concurrency=2)
-    engine = await bench.run(controller, app("a"), app("b"), permit=lambda key: key.name in allowed)
-    allowed.discard("a")
+    engine = await bench.run(controller, app("a"), app("b"))
     engine.interrupt(lambda key: key.name == "a")
-    await engine.wait_idle(lambda key: key.name == "a")
-    assert engine.queue.running_keys() == [B]
-    allowed.add("a")
-    engine.add(A)
     await settle()
-    assert began == ["a", "b", "a"]  # the worker lives
+    assert began == ["a", "b", "a"]  # the worker lives, and nobody had to say that the key is dirty
     gate.set()
     await settle()
     assert engine.tally.results["success"] == 2
@@ -738,7 +816,7 @@ async def test_a_reconcile_that_swallows_its_interruption_leaves_its_worker_soun
     engine.interrupt(lambda key: True)
     await settle()
     for _ in range(2):
-        engine.add(A)
+        engine.queue.add(A)
         await settle()
         await bench.clock.advance(1)
     assert len(runs) >= 3  # the worker lives
@@ -769,6 +847,50 @@ async def test_an_object_without_generation_that_others_change_is_in_no_trouble(
     assert engine.tally.results["success"] == 7
     assert engine.troubles() == []
     for _ in range(3):
-        engine.add(A)
+        engine.queue.add(A)
         await settle()
     assert [trouble.kind for trouble in engine.troubles()] == ["writes"]
+
+
+# -- standing by ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_standby_does_not_remember_every_object_that_ever_was(bench):
+    reconcile = Script()
+    engine = bench.prepare(Controller(App, reconcile).watches(Pod, to=lambda pod: [app(pod.name).ref]))
+    bench.caches[App].sync(app("stays"))
+    bench.caches[Pod].sync()
+    for number in range(5_000):
+        bench.caches[App].set(app(f"job-{number}"))
+        bench.caches[App].remove(app(f"job-{number}", "2"))
+        bench.caches[Pod].set(pod(f"job-{number}"))  # late, for something that is gone
+    assert engine.queue.dirty <= 1_001
+    bench.start(engine)
+    await settle()
+    assert [obj.name for obj in reconcile.calls] == ["stays"]
+
+
+async def test_a_standby_keeps_what_its_controller_wants_to_hear_the_end_of(bench):
+    engine = bench.prepare(Controller(App, Script()).gone(Script()))
+    bench.caches[App].sync()
+    for number in range(1_500):
+        engine.add(app(f"job-{number}").ref)
+    assert engine.queue.dirty == 1_500
+
+
+async def test_a_standby_that_does_not_know_its_objects_yet_forgets_none(bench):
+    engine = bench.prepare(Controller(App, Script()))
+    for number in range(1_500):
+        engine.add(app(f"job-{number}").ref)
+    assert engine.queue.dirty == 1_500
+
+
+async def test_a_failing_key_that_was_given_away_is_no_longer_ours_to_report(bench):
+    mine = {"shop"}
+    controller = Controller(App, Script(*[ValueError("x")] * 50)).configured(limits=Limits(failures=3))
+    engine = await bench.run(controller, app(), permit=lambda key: key.namespace in mine)
+    await bench.clock.advance(5)
+    assert engine.troubles()
+    mine.clear()
+    await bench.clock.advance(3600)
+    assert not engine.troubles()

@@ -56,6 +56,19 @@ async def test_verbose_names_what_is_well_too(serve):
     assert await get(f"{url}/readyz?verbose") == (200, "[+]source pods ok\nreadyz check passed\n")
 
 
+async def test_verbose_says_how_far_every_source_has_come(serve):
+    url = await serve(
+        ready=lambda: {"source pods": None, "source secrets": "not allowed"},
+        details=lambda: {"source pods": "3 objects, revision 7, last event 2 s ago", "source secrets": "0 objects"},
+    )
+    status, text = await get(f"{url}/readyz?verbose")
+    assert status == 503
+    assert text.splitlines()[:2] == [
+        "[+]source pods ok (3 objects, revision 7, last event 2 s ago)",
+        "[-]source secrets failed: not allowed",
+    ]
+
+
 async def test_a_warning_is_shown_to_who_asks_and_fails_nothing(serve):
     url = await serve(ready=lambda: {"source pods": None}, warnings=lambda: ["controller app: shop/a hangs"])
     assert await get(f"{url}/readyz") == (200, "ok")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from steersman.errors import ConfigError
 from steersman.kube.errors import Conflict, NotFound
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.resources import ObjectRef
-from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller import Controller
 from steersman.runtime.election import Record
 from steersman.runtime.elector import LeaderElector, LeadershipLost
@@ -44,6 +42,9 @@ class MemoryLease:
         self.version = 0
         self.down = False
 
+    def __str__(self) -> str:
+        return "ops/webapp"
+
     async def read(self) -> tuple[Record, str]:
         if self.down:
             await asyncio.Event().wait()
@@ -67,8 +68,8 @@ class MemoryLease:
 class House:
     """A manager over caches in memory, and a diary of what happened in which order."""
 
-    def __init__(self, clock: Any, caches: Any) -> None:
-        self.clock, self.caches = clock, caches
+    def __init__(self, clock: Any, caches: Any, make_manager: Any) -> None:
+        self.clock, self.caches, self._make = clock, caches, make_manager
         self.diary: list[str] = []
         self.registry = CollectorRegistry()
         self.lease = MemoryLease()
@@ -80,14 +81,7 @@ class House:
         return LeaderElector(self.lease, identity=identity, clock=self.clock, random=lambda: 0.0)
 
     def build(self, *controllers: Controller, **options: Any) -> Manager:
-        client: Any = SimpleNamespace(field_manager="test")
-        house = self
-
-        class Tested(Manager):
-            def _cluster(self, name: str, client: Any, component: str, dry_run: bool) -> Cluster:
-                return Cluster(client, house.caches, name=name)
-
-        return Tested(client, controllers, clock=self.clock, registry=self.registry, **options)
+        return self._make(*controllers, registry=self.registry, **options)
 
     async def run(self, *controllers: Controller, synced: bool = True, **options: Any) -> Manager:
         self.manager = self.build(*controllers, **options)
@@ -111,8 +105,8 @@ class House:
 
 
 @pytest.fixture
-async def house(clock, caches):
-    made = House(clock, caches)
+async def house(clock, caches, make_manager):
+    made = House(clock, caches, make_manager)
     yield made
     await made.end()
 
@@ -170,11 +164,29 @@ async def test_a_controller_whose_kind_is_missing_holds_up_nobody_else(house):
 async def test_sources_that_fail_alike_are_complained_about_in_one_line(house):
     manager = house.build(Controller(App, noting(house)), Controller(Pod, noting(house), "pods"))
     await house.start(manager, synced=False)
-    house.caches[App].problem = house.caches[Pod].problem = "the server has no such kind"
+    house.caches[App].problem = "cannot connect: refused (GET https://api:6443/apis/example.org/v1/apps?limit=500)"
+    house.caches[Pod].problem = "cannot connect: refused (GET https://api:6443/api/v1/pods?limit=500)"
     with capture_logs() as logs:
         await house.clock.advance(11)
     (line,) = [line for line in logs if line["event"] == "not synced"]
-    assert line["sources"] == "apps.example.org, pods"
+    assert (line["sources"], line["problem"]) == ("apps.example.org, pods", "cannot connect: refused")
+
+
+async def test_a_long_outage_is_complained_about_less_and_less(house):
+    await house.start(house.build(Controller(App, noting(house))), synced=False)
+    with capture_logs() as logs:
+        await house.clock.advance(3600)
+    waited = [line["waited_seconds"] for line in logs if line["event"] == "not synced"]
+    assert waited[:6] == [10, 30, 70, 150, 310, 610]
+    assert waited[-1] - waited[-2] == 300
+
+
+async def test_a_limit_concerns_the_start_and_not_what_is_added_later(house):
+    manager = await house.run(Controller(App, noting(house)), sync_seconds=120)
+    await house.clock.advance(130)
+    manager.add(Controller(Pod, noting(house), "pods"))
+    await house.clock.advance(30)
+    assert not house.task.done()
 
 
 async def test_with_a_limit_a_source_that_does_not_sync_ends_the_process_by_name(house):
@@ -187,6 +199,18 @@ async def test_with_a_limit_a_source_that_does_not_sync_ends_the_process_by_name
     with pytest.raises(TaskFailed, match=r"not synced within 120 s: apps\.example\.org \(not allowed\)"):
         house.task.result()
     assert issubclass(SyncTimeout, Exception)
+
+
+async def test_a_controller_added_while_somebody_else_leads_is_warm_when_this_process_does(house):
+    house.lease.record = Record(holder="other", duration_seconds=15)
+    manager = await house.run(elector=house.elector())
+    manager.add(Controller(App, noting(house)))
+    house.caches[App].sync(app())
+    await settle()
+    assert len(manager.engine("app").queue) == 1
+    assert house.diary == []
+    await house.clock.advance(20)
+    assert house.diary == ["began a", "ended a"]
 
 
 async def test_controllers_may_be_added_while_running(house):
@@ -220,8 +244,25 @@ async def test_a_source_that_is_well_does_not_hide_another_of_the_same_objects_t
         pass
 
     manager = await house.run(Controller(App, noting(house)), Controller(Narrow, noting(house), "narrow"))
-    list(house.caches)[ill].problem = "a left out"
-    assert manager.ready()["source apps.example.org"] == "a left out"
+    list(house.caches)[ill].problem = "gone"
+    assert manager.ready()["source apps.example.org"] == "gone"
+
+
+async def test_what_is_wrong_with_a_part_is_a_warning_and_fails_nothing(house):
+    """One object that does not decode, one namespace that may not be read: the rest goes on, and is needed."""
+
+    def broken(obj: Pod) -> list[ObjectRef]:
+        raise KeyError("app")
+
+    manager = await house.run(Controller(App, noting(house)).watches(Pod, to=broken))
+    house.caches[App].problem, house.caches[App].partial = "shop/b left out: no number", True
+    house.caches[Pod].set(Pod(metadata=ObjectMeta(name="p", namespace="shop", uid="p", resource_version="1")))
+    await settle()
+    assert [name for name, problem in manager.ready().items() if problem] == []
+    assert manager.warnings() == [
+        "source apps.example.org: shop/b left out: no number",
+        "controller app: mapping shop/p failed: KeyError: 'app'",
+    ]
 
 
 async def test_a_broken_worker_ends_the_process_with_an_error(house):
@@ -252,6 +293,16 @@ async def test_checks_that_others_add_are_part_of_readiness(house):
     assert manager.ready()["bind"] == "not connected"
     problem = None
     assert manager.ready()["bind"] is None
+
+
+async def test_a_check_that_fails_itself_is_named_and_hides_nothing(house):
+    def check() -> str | None:
+        raise ConnectionError("database away")
+
+    manager = await house.run(Controller(App, noting(house)))
+    manager.add_check("database", check)
+    assert manager.ready()["database"] == "the check itself failed: ConnectionError: database away"
+    assert manager.ready()["source apps.example.org"] is None
 
 
 # -- stopping ---------------------------------------------------------------------------------------------------------
@@ -553,8 +604,8 @@ async def test_metrics_have_controller_runtimes_names_and_start_at_zero(house):
         'workqueue_work_duration_seconds_sum{controller="app",name="app"} 0.0',
         'workqueue_unfinished_work_seconds{controller="app",name="app"} 0.0',
         'workqueue_longest_running_processor_seconds{controller="app",name="app"} 0.0',
-        'leader_election_master_status{name=""} 1.0',
-        'leader_election_slowpath_total{name=""} 0.0',
+        'leader_election_master_status{name="webapp"} 1.0',
+        'leader_election_slowpath_total{name="webapp"} 0.0',
         'steersman_restarts_total{task="source apps.example.org"} 0.0',
     ):
         assert line in text

@@ -527,6 +527,23 @@ async def test_keys_are_held_and_collapsed_until_workers_start(queue: WorkQueue[
     assert await taken(queue) == ["a", "b"]
 
 
+async def test_keys_that_are_let_go_of_leave_no_trace_wherever_they_stood(
+    queue: WorkQueue[str], clock: VirtualClock
+) -> None:
+    queue.add("running")
+    assert await queue.get() == "running"
+    for number in range(300):
+        queue.add(f"ready {number}", priority=number % 3)
+        queue.add(f"later {number}", after=5.0)
+    queue.add("running")
+    queue.add("kept")
+    queue.retain(lambda key: key == "kept")
+    assert queue.dirty == 2
+    queue.done("running")
+    await clock.advance(10)
+    assert await taken(queue) == ["kept", "running"]
+
+
 async def test_a_ready_key_is_not_rescheduled_by_a_later_request(queue: WorkQueue[str]) -> None:
     queue.add("a")
     queue.add("a", after=60)

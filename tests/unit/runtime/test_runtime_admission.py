@@ -112,6 +112,39 @@ async def test_an_object_that_does_not_decode_is_denied_with_the_place():
     assert "$.spec.replicas" in answer["response"]["status"]["message"]
 
 
+async def test_an_object_that_does_not_decode_may_be_repaired_and_the_hook_is_told():
+    seen = []
+
+    @validate(App)
+    async def look(request: Admission[App]):
+        seen.append((request.old, request.old_problem, request.object.spec.replicas))
+
+    answer = await respond(look, review(app(replicas=2), old=app(replicas="many"), operation="UPDATE"))
+    assert answer["response"]["allowed"] is True
+    assert seen == [(None, "Expected `int`, got `str` - at `$.spec.replicas`", 2)]
+
+
+def leaving(obj: dict) -> dict:
+    return {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+@pytest.mark.parametrize("hook", [no_latest, at_least_two], ids=["validate", "mutate"])
+@pytest.mark.parametrize(
+    ("operation", "new", "allowed"),
+    [
+        ("DELETE", None, True),
+        ("UPDATE", leaving(app(replicas="many")), True),  # its last finalizer is removed
+        ("UPDATE", app(replicas="many"), False),
+    ],
+)
+async def test_an_object_that_does_not_decode_may_go(hook, operation, new, allowed):
+    answer = await respond(hook, review(new, old=app(replicas="many"), operation=operation))
+    response = answer["response"]
+    said = response["warnings"] if allowed else [response["status"]["message"]]
+    assert response["allowed"] is allowed
+    assert ["$.spec.replicas" in line for line in said] == [True]
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"request": null}', b"\xff"])
 async def test_what_is_not_a_review_is_refused(body):
     with pytest.raises(ValueError, match="not an AdmissionReview"):

@@ -77,6 +77,13 @@ def test_a_key_that_keeps_failing_is_named_with_its_error_until_it_succeeds(trou
     assert named(troubles) == []
 
 
+def test_a_burst_of_writes_is_no_trouble_once_it_is_over(troubles):
+    for second in range(9):
+        troubles.wrote("a", float(second), writes=1, before=1, after=1)
+    assert list(troubles.current(9.0))
+    assert not list(troubles.current(9.0 + LIMITS.writes_seconds))
+
+
 def test_an_object_that_is_gone_is_in_no_trouble(troubles):
     writes(troubles, 9)
     troubles.failed("a", 9, "no route")

@@ -1,0 +1,151 @@
+"""What a context sends to the server, and what it shows of the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from steersman.kube.errors import Conflict
+from steersman.kube.objects import ObjectMeta, Resource, Struct
+from steersman.runtime.cluster import Cluster, Shelf, Snapshots
+from steersman.runtime.conditions import Condition, condition, with_conditions
+from steersman.runtime.context import ClusterContext
+from steersman.runtime.sources import Selection, Watch
+
+
+class ThingStatus(Struct):
+    conditions: list[Condition] | None = None
+    ready: bool = False
+
+
+class Thing(Resource, group="example.org", version="v1"):
+    data: dict[str, str] | None = None
+    status: ThingStatus = ThingStatus()
+
+
+def thing(revision: str = "1", **fields: Any) -> Thing:
+    known = {"name": "a", "namespace": "shop", "uid": "uid-a", "resource_version": revision, "generation": 1}
+    meta = {name: fields.pop(name) for name in ("annotations", "finalizers", "uid") if name in fields}
+    return Thing(metadata=ObjectMeta(**{**known, **meta}), **fields)
+
+
+class Server:
+    """One object, as a server keeps it: preconditions hold, revisions count."""
+
+    field_manager = "test"
+
+    def __init__(self, held: Thing) -> None:
+        self.held = held
+        self.patches: list[dict[str, Any]] = []
+        self.applies = 0
+
+    async def get(self, *_: Any, **__: Any) -> Thing:
+        return self.held
+
+    async def apply(self, *_: Any, **__: Any) -> Thing:
+        self.applies += 1
+        return self.held
+
+    async def patch(self, _target: Any, _name: str, patch: dict[str, Any], **_: Any) -> Thing:
+        self.patches.append(patch)
+        meta = self.held.metadata
+        asked = patch["metadata"].get("resourceVersion", meta.resource_version), patch["metadata"].get("uid", meta.uid)
+        if asked != (meta.resource_version, meta.uid):
+            raise Conflict("the object has been modified", code=409)
+        self.held = replace(self.held, metadata=replace(meta, resource_version=str(int(meta.resource_version) + 1)))
+        status = patch.get("status", {})
+        if "conditions" in status:
+            listed = [Condition(**_python(entry)) for entry in status["conditions"]]
+            self.held = replace(self.held, status=replace(self.held.status, conditions=listed))
+        return self.held
+
+    @property
+    def conditions(self) -> list[str]:
+        return [one.type for one in self.held.status.conditions or ()]
+
+
+def _python(entry: dict[str, Any]) -> dict[str, Any]:
+    names = {"lastTransitionTime": "last_transition_time", "observedGeneration": "observed_generation"}
+    return {names.get(name, name): value for name, value in entry.items()}
+
+
+class Bench:
+    """Contexts of controllers that know the object of the server, each as of when it was opened."""
+
+    def __init__(self, caches: Any, transform: Any = None) -> None:
+        self.server = Server(thing())
+        self.cluster = Cluster(self.server, caches)
+        self.shelf = Shelf.of(Watch(target=Thing, role="for", selection=Selection(transform=transform)), caches)
+
+    def context(self, manager: str = "test") -> ClusterContext:
+        return ClusterContext(self.cluster, Snapshots([self.shelf], user=manager), field_manager=manager)
+
+
+def with_condition(obj: Thing, name: str) -> list[Condition]:
+    return with_conditions(obj.status.conditions, condition(name, True, "Known"), now=0.0)
+
+
+async def test_what_nobody_shares_is_written_whatever_the_revision(caches):
+    bench = Bench(caches)
+    bench.server.held = thing("7")
+    caches[Thing].sync(thing("1"))
+    assert await bench.context().status(thing("1"), ready=True)
+    assert bench.server.patches == [{"metadata": {"uid": "uid-a"}, "status": {"ready": True}}]
+
+
+@pytest.mark.parametrize("fields", [{"ready": True}, {"conditions": with_condition(thing(), "Ready")}], ids=list)
+async def test_a_status_is_never_written_to_another_object_of_that_name(caches, fields):
+    bench = Bench(caches)
+    bench.server.held = thing("7", uid="another")
+    caches[Thing].sync(thing())
+    with pytest.raises(Conflict):
+        await bench.context().status(thing(), **fields)
+    assert bench.server.held == thing("7", uid="another")
+
+
+async def test_finalizers_are_written_only_to_the_revision_they_were_read_at(caches):
+    bench = Bench(caches)
+    bench.server.held = thing("7", finalizers=["theirs"])
+    caches[Thing].sync(thing())
+    with pytest.raises(Conflict):
+        await bench.context().add_finalizer(thing(), "example.org/ours")
+    with pytest.raises(Conflict):
+        await bench.context().remove_finalizer(thing(finalizers=["example.org/ours"]), "example.org/ours")
+    assert bench.server.held.metadata.finalizers == ["theirs"]
+
+
+# -- where the cache keeps less than the server ------------------------------------------------------------------------
+
+
+def strip(obj: Thing) -> Thing:
+    obj.data = None
+    obj.metadata.annotations = None
+    return obj
+
+
+def explode(_obj: Thing) -> Thing:
+    raise RuntimeError("transform")
+
+
+async def test_what_apply_returns_is_what_the_server_answered_whatever_the_cache_keeps(caches):
+    bench = Bench(caches, transform=strip)
+    bench.server.held = thing(data={"k": "v"})
+    context = bench.context()
+    assert (await context.apply(thing())).data == {"k": "v"}
+    assert context.cache[Thing].get(thing().ref).data is None
+
+
+async def test_a_transform_that_fails_concerns_the_cache_and_not_who_writes(caches):
+    context = Bench(caches, transform=explode).context()
+    assert await context.apply(thing()) == thing()
+    assert context.cache[Thing].get(thing().ref) is None
+
+
+async def test_nothing_is_sent_twice_though_the_cache_keeps_less_than_the_answer(caches):
+    bench = Bench(caches, transform=strip)
+    bench.server.held = thing(annotations={"example.org/revision": "1"})
+    for _ in range(5):
+        await bench.context().apply(thing())
+    assert bench.server.applies == 1

@@ -1,0 +1,81 @@
+"""Reconcilers in threads: what a cancelled one asked for ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from steersman.runtime.threads import Abandoned, run_blocking
+
+
+class Server:
+    """The context of a reconcile whose writes are answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+        self.diary: list[str] = []
+
+    def context(self) -> Any:
+        fields = {"reconcile_id": "id", "failures": 0, "clock": None, "log": None, "cache": None}
+        return SimpleNamespace(key="shop/a", apply=self.apply, **fields)
+
+    async def apply(self, obj: str) -> str:
+        self.asked.set()
+        try:
+            await self.answer.wait()
+        except asyncio.CancelledError:
+            self.diary.append("request cancelled")
+            raise
+        self.diary.append(f"{obj} written")
+        return obj
+
+
+async def test_a_request_in_flight_ends_with_the_reconcile_that_made_it():
+    """A lost lease cancels workers: nothing they asked for may arrive after somebody else leads."""
+    server = Server()
+
+    def reconcile(ctx: Any, obj: str) -> None:
+        try:
+            ctx.apply(obj)
+        except Abandoned as why:
+            server.diary.append(str(why))
+        ctx.apply("another")
+
+    task = asyncio.create_task(run_blocking(reconcile, server.context(), "one"))
+    await server.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert server.diary == ["request cancelled", "the reconcile of shop/a was cancelled"]
+
+
+async def test_a_request_made_after_the_cancellation_is_never_sent():
+    server, go, loop = Server(), threading.Event(), asyncio.get_running_loop()
+    began, outcome = asyncio.Event(), []
+
+    def reconcile(ctx: Any, obj: str) -> None:
+        loop.call_soon_threadsafe(began.set)
+        go.wait()
+        try:
+            ctx.apply(obj)
+        except Abandoned:
+            outcome.append(ctx.abandoned)
+            raise
+
+    task = asyncio.create_task(run_blocking(reconcile, server.context(), "one"))
+    await began.wait()
+    task.cancel()
+    loop.call_soon(go.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (outcome, server.asked.is_set()) == ([True], False)
+
+
+async def test_a_request_that_nobody_cancels_is_answered():
+    server = Server()
+    server.answer.set()
+    assert await run_blocking(lambda ctx, obj: ctx.apply(obj), server.context(), "one") == "one"
