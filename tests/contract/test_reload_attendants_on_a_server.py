@@ -7,6 +7,7 @@ import json
 import sys
 import types
 
+import msgspec
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -151,6 +152,10 @@ async def test_a_message_that_a_process_took_with_it_is_told_by_the_next_one(clu
     async def told():
         return (await client.get(Lease, "steersman", namespace=namespace)).annotations.get(MARK)
 
+    async def restarts():
+        found = await client.get(Deployment, "web", namespace=namespace)
+        return len(msgspec.json.decode(found.annotations["steersman.dev/applied"]).get("h", ()))
+
     first = process("http://127.0.0.1:1/")  # nobody is there
     await eventually(lambda: marked(client, namespace), "it is seeded", timeout=60)
     began = await eventually(told, "the mark is there", timeout=60)
@@ -160,7 +165,18 @@ async def test_a_message_that_a_process_took_with_it_is_told_by_the_next_one(clu
     await asyncio.gather(first, return_exceptions=True)
     assert await told() == began
 
-    second = process(url)
+    second = process("http://127.0.0.1:1/")  # it dies too, as soon as it has restarted something
+    await client.apply(configmap(namespace, "c"), field_manager="test", force=True)
+
+    async def again():
+        return await restarts() == 2
+
+    await eventually(again, "the next one restarts it again", timeout=90)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    assert await told() == began
+
+    third = process(url)
     try:
         (message,) = await eventually(lambda: got, "the message arrives", timeout=90)
         assert message["data"]["workloads"][0]["name"] == "web"
@@ -171,8 +187,8 @@ async def test_a_message_that_a_process_took_with_it_is_told_by_the_next_one(clu
 
         await eventually(moved, "the mark has moved", timeout=60)
     finally:
-        second.cancel()
-        await asyncio.gather(second, return_exceptions=True)
+        third.cancel()
+        await asyncio.gather(third, return_exceptions=True)
 
 
 async def test_stale_pods_are_counted_from_what_the_server_knows(cluster, client, namespace):

@@ -205,7 +205,7 @@ async def test_a_name_that_becomes_known_during_a_look_is_not_taken_for_missing(
             await eventually(lambda: managers and secrets_of(managers[0]).knows(ref), "db is known", timeout=LONG)
         return await read_totals(client, workload, dialects)
 
-    monkeypatch.setattr("steersman.operators.reload.controller.read_totals", slowly)
+    monkeypatch.setattr("steersman.operators.reload.keeper.read_totals", slowly)
     await site.source("db", "a")
     await site.workload("db", name="slow", optional=True, **{ENABLED: "true"})
     await site.workload("db", name="web")

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from steersman.crd import crd_manifest
 from steersman.kube.types import ConfigMap, Deployment
 from steersman.operators.reload.controller import operator
+from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
 from steersman.operators.reload.types import ReloadConfig
 from steersman.testing import eventually, running
 
@@ -24,14 +26,14 @@ def configmap(namespace, mode):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mode": mode}}
 
 
-def deployment(namespace):
+def deployment(namespace, name="web", **marks):
     source = {"configMapKeyRef": {"name": "app", "key": "mode"}}
     container = {"name": "main", "image": "web:1", "env": [{"name": "MODE", "valueFrom": source}]}
-    labels = {"app": "web"}
+    labels, marks = {"app": name}, {"steersman.dev/reload": "auto", **marks}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": namespace, "annotations": {"steersman.dev/reload": "auto"}},
+        "metadata": {"name": name, "namespace": namespace, "annotations": marks},
         "spec": {
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
@@ -71,13 +73,50 @@ async def at_work(cluster, client, namespace):
         yield
 
 
-async def marked(client, namespace, name):
-    return (await client.get(Deployment, "web", namespace=namespace)).annotations.get(name)
+async def marked(client, namespace, name, workload="web"):
+    return (await client.get(Deployment, workload, namespace=namespace)).annotations.get(name)
 
 
 async def stamp(client, namespace, name="restarted-at"):
     found = await client.get(Deployment, "web", namespace=namespace)
     return (found.spec.template.metadata.annotations or {}).get(f"steersman.dev/{name}")
+
+
+async def shared(client, namespace, grant):
+    """A source of a namespace of its own that the workload `extra` names; returns that namespace."""
+    library = f"{namespace}-lib"
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": library}})
+    source = configmap(library, "a")
+    source["metadata"]["annotations"] = {"steersman.dev/share-with": grant}
+    await client.create(source)
+    asks = {"steersman.dev/reload-extra": f"configmap/{library}/app"}
+    await client.create(deployment(namespace, "extra", **asks))
+    return library, source
+
+
+async def test_a_source_of_another_namespace_is_foretold_for_those_it_is_shared_with(
+    cluster, client, namespace, steersman, tmp_path
+):
+    library, source = await shared(client, namespace, namespace)
+    (tmp_path / "new.json").write_text(json.dumps(source | {"data": {"mode": "b"}}))
+    code, shown = await steersman("plan", "--live", "-f", str(tmp_path / "new.json"), "-o", "json")
+    (change,) = json.loads(shown)["changes"]
+    assert (code, change["workload"]["name"], change["sources"][0]["keys"]) == (3, "extra", ["mode"])
+    _code, shown = await steersman("graph", "-o", "json")
+    assert library in shown
+
+
+async def test_a_source_of_another_namespace_that_is_not_granted_is_no_edge(
+    cluster, client, namespace, steersman, tmp_path
+):
+    library, source = await shared(client, namespace, "somebody-else")
+    _code, shown = await steersman("graph", "-o", "json")
+    assert library not in shown
+    (tmp_path / "new.json").write_text(json.dumps(source | {"data": {"mode": "b"}}))
+    code, shown = await steersman("plan", "--live", "-f", str(tmp_path / "new.json"), "-o", "json")
+    told = json.loads(shown)
+    assert (code, told["changes"]) == (0, [])
+    assert "does not grant it" in told["unaffected"][0]["reason"]
 
 
 async def test_a_change_is_foretold_by_plan_and_explained_by_why(
@@ -109,6 +148,16 @@ async def test_a_change_is_foretold_by_plan_and_explained_by_why(
     assert [edge["source"] for edge in json.loads(shown)["edges"]] == [f"configmap/{namespace}/app"]
 
 
+async def test_why_names_the_workload_that_goes_first(cluster, client, namespace, steersman, at_work):
+    await client.create(deployment(namespace, "api", **{"steersman.dev/wave": "1"}))
+    await eventually(lambda: marked(client, namespace, "steersman.dev/applied", "api"), timeout=60)
+    await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
+    await eventually(lambda: stamp(client, namespace), "the first wave restarts", timeout=60)
+    told = [json.loads((await steersman("why", "deployment/api", "-o", "json"))[1]) for _ in range(2)]
+    assert [one["pending"]["gate"] for one in told] == ["wave", "wave"]
+    assert told[0]["verdict"] == "a restart waits: wave 0 goes first: deployment/web: it is being restarted"
+
+
 async def test_a_freeze_holds_a_change_until_it_is_thawed(cluster, client, namespace, steersman, at_work):
     await steersman("reload", "freeze", "deployment/web", "--for", "2h")
     await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
@@ -125,6 +174,41 @@ async def test_a_freeze_holds_a_change_until_it_is_thawed(cluster, client, names
     assert await stamp(client, namespace) is None
     await steersman("reload", "thaw", "deployment/web")
     await eventually(lambda: stamp(client, namespace), "it restarts", timeout=60)
+
+
+async def test_policies_of_the_cluster_count_for_why_and_new_ones_for_plan(
+    cluster, client, namespace, steersman, at_work, tmp_path
+):
+    for kind in (ReloadPolicy, ClusterReloadPolicy):
+        await client.apply(crd_manifest(kind), field_manager="test", force=True)
+        await eventually(lambda kind=kind: _listed(client, kind), f"{kind.__name__} is served", timeout=60)
+    policy = {
+        "apiVersion": "steersman.dev/v1alpha1",
+        "kind": "ReloadPolicy",
+        "metadata": {"name": "calm", "namespace": namespace},
+        "spec": {"wave": 3, "compare": [{"keys": "mode", "as": "json"}]},
+    }
+    (tmp_path / "new.json").write_text(json.dumps(policy))
+    code, shown = await steersman("plan", "--live", "-f", str(tmp_path / "new.json"), "-o", "json")
+    assert (code, json.loads(shown)["changes"]) == (0, [])  # a policy restarts nobody
+
+    await client.create(policy)
+    told = json.loads((await steersman("why", "deploy/web", "-o", "json"))[1])
+    assert (told["wave"], told["edges"][0]["compared"]) == (3, ["mode=json (reloadpolicy/calm)"])
+    code, shown = await steersman("why", "deploy/web")
+    assert "mode=json (reloadpolicy/calm)" in " ".join(shown.split())
+
+
+async def _listed(client, kind):
+    await client.list(kind)
+    return True
+
+
+async def test_a_trigger_says_when_a_workload_takes_no_part(cluster, client, namespace, steersman):
+    await client.create(deployment(namespace, **{"steersman.dev/reload": "off"}))
+    code, shown = await steersman("reload", "trigger", "deployment/web")
+    assert code == 0
+    assert shown.endswith("; by itself it never would: steersman.dev/reload: off on the workload\n")
 
 
 async def test_a_trigger_restarts_at_once_and_the_operator_does_not_restart_again(

@@ -16,6 +16,7 @@ from steersman.operators.reload.types import ReloadConfig
 from steersman.testing import eventually, running
 
 PDB = Kind(group="policy", version="v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")
+STRANGERS = {"zz-foreign": "other-5d8", "zz-nobodys": ""}
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -39,9 +40,24 @@ def deployment(namespace, action):
     }
 
 
-async def pod(client, namespace, name, *, ip="127.0.0.1"):
-    """A pod of the workload that runs and is ready, as a kubelet would report it."""
-    meta = {"name": name, "namespace": namespace, "labels": {"app": "web"}}
+def replicaset(namespace, name, labels):
+    pod = {"containers": [{"name": "main", "image": "web:1"}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
+
+
+async def pod(client, namespace, name, *, ip="127.0.0.1", owner="web-5d8"):
+    """A pod of the ReplicaSet of the workload that runs and is ready, as a kubelet would report it."""
+    labels = {"app": "web", "pod-template-hash": "5d8"}
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    if owner:
+        above = await client.apply(replicaset(namespace, owner, labels), field_manager="test")
+        head = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": above["metadata"]["uid"]}
+        meta["ownerReferences"] = [{**head, "controller": True}]
     spec = {"containers": [{"name": "main", "image": "web:1"}], "terminationGracePeriodSeconds": 0}
     await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     status = {
@@ -98,6 +114,7 @@ async def test_each_pod_is_called_and_nothing_restarts(cluster, client, namespac
     await client.create(deployment(namespace, f"http port={port} path=/-/reload after=0s"))
     for name in ("web-1", "web-2"):
         await pod(client, namespace, name)
+    await pod(client, namespace, "foreign", owner="other-5d8")
     async with at_work(client, namespace, "http"):
         before = await eventually(lambda: applied(client, namespace), "it is seeded", timeout=60)
         await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
@@ -115,12 +132,14 @@ async def test_old_pods_are_evicted_one_by_one_as_far_as_a_budget_allows(cluster
     await client.create(deployment(namespace, "evict"))
     for name in ("web-1", "web-2"):
         await pod(client, namespace, name)
+    for name, owner in STRANGERS.items():  # a selector finds them, and they are somebody else's
+        await pod(client, namespace, name, owner=owner)
     async with at_work(client, namespace, "evict"):
         await eventually(lambda: applied(client, namespace), "it is seeded", timeout=60)
         await budget(client, namespace, allowed=0)
         await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
         await eventually(lambda: _told(client, namespace, "EvictionWaits"), "a budget holds it back", timeout=60)
-        assert len((await client.list(Pod, namespace=namespace)).items) == 2
+        assert len((await client.list(Pod, namespace=namespace)).items) == 4
         await budget(client, namespace, allowed=5)
         for name in ("web-2", "web-1"):
             await eventually(lambda name=name: _gone(client, namespace, name), f"{name} is evicted", timeout=90)
@@ -131,7 +150,7 @@ async def test_old_pods_are_evicted_one_by_one_as_far_as_a_budget_allows(cluster
 
         await eventually(finished, "nobody is old", timeout=90)
     names = {one.name for one in (await client.list(Pod, namespace=namespace)).items}
-    assert names == {"web-1-new", "web-2-new"}
+    assert names == {"web-1-new", "web-2-new", *STRANGERS}
     assert not await stamped(client, namespace)
     assert len((await applied(client, namespace))["r"]) == 1
 

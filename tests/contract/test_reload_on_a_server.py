@@ -7,6 +7,7 @@ import random
 from base64 import b64encode
 from datetime import timedelta
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -14,9 +15,18 @@ from steersman.kube.errors import NotFound
 from steersman.kube.resources import Kind
 from steersman.kube.types import Event
 from steersman.operators.reload.controller import controllers
-from steersman.operators.reload.recreate import Intent, stand_in, successor
+from steersman.operators.reload.recreate import Intent, mark_of, stand_in, successor
 from steersman.operators.reload.state import read_state
-from steersman.operators.reload.types import APPLIED, RESTARTED_FOR, Budget, KindConfig, Options, Window
+from steersman.operators.reload.types import (
+    APPLIED,
+    RECREATED_BY,
+    RECREATES,
+    RESTARTED_FOR,
+    Budget,
+    KindConfig,
+    Options,
+    Window,
+)
 from steersman.runtime.manager import Manager
 from steersman.testing import RequestLog, eventually, running
 
@@ -248,26 +258,79 @@ async def test_a_job_is_recreated_as_it_was_and_its_stand_in_goes(site, suspend)
 
 
 async def test_a_job_whose_recreation_was_cut_off_at_any_step_is_there_again(site):
-    for step in range(4):
+    for step in range(5):
         name = f"sums-{step}"
         await site.source(mode="a")
         await site.client.create(job(name, site.namespace))
         manifest = await site.get(name, "Job")
         helper = stand_in(manifest, '{"v":1}', {RESTARTED_FOR: "configmap/app#mode"})
         if step >= 1:
-            made = await site.client.create(helper)
+            await mark(site, manifest, mark_of(helper))
         if step >= 2:
+            made = await site.client.create(helper)
+        if step >= 3:
             await site.client.delete(KINDS["Job"], name, namespace=site.namespace, propagation="Background")
             await eventually(lambda name=name: _gone(site, name))
-        if step >= 3:
+        if step >= 4:
             await site.client.create(successor(made, Intent(name, manifest["metadata"]["uid"])))
     async with site.running(kinds=["Job"]):
 
         async def complete():
             found = await site.client.list(KINDS["Job"], namespace=site.namespace)
-            return sorted(one["metadata"]["name"] for one in found.items) == [f"sums-{step}" for step in range(4)]
+            return sorted(one["metadata"]["name"] for one in found.items) == [f"sums-{step}" for step in range(5)]
 
         await eventually(complete, "every Job is there, and no stand-in")
+
+
+async def mark(site, manifest, by):
+    """Have a Job say who stands in for it, as the operator does."""
+    patch = {"metadata": {"annotations": {RECREATED_BY: msgspec.json.encode(by).decode()}}}
+    await site.client.patch(KINDS["Job"], manifest["metadata"]["name"], patch, namespace=site.namespace)
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_job_that_claims_to_stand_in_for_another_neither_deletes_nor_replaces_it(site, known):
+    await site.client.create(job("important", site.namespace))
+    victim = await site.get("important", "Job")
+    forged = stand_in(victim, '{"v":1}', {})
+    if known:  # a stand-in was made, and somebody put another in its place
+        await mark(site, victim, mark_of(forged))
+    forged["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+    await site.client.create(forged)
+    async with site.running(kinds=["Job"]):
+        await eventually(lambda: site.events("NotAStandIn"), "somebody is told")
+    after = await site.get("important", "Job")
+    assert after["metadata"]["uid"] == victim["metadata"]["uid"]
+    assert after["metadata"].get("deletionTimestamp") is None
+
+
+async def test_a_job_with_the_annotation_of_a_stand_in_and_another_name_is_a_job_like_any_other(site):
+    await site.source(mode="a")
+    await site.client.create(job("important", site.namespace))
+    victim = await site.get("important", "Job")
+    other = job("mine", site.namespace, suspend=True)
+    intent = Intent("important", victim["metadata"]["uid"])
+    other["metadata"]["annotations"][RECREATES] = msgspec.json.encode(intent).decode()
+    await site.client.create(other)
+    async with site.running(kinds=["Job"]):
+        await site.seeded("mine", "Job")
+    assert (await site.get("important", "Job"))["metadata"]["uid"] == victim["metadata"]["uid"]
+
+
+async def test_a_job_whose_stand_in_cannot_be_made_says_so_and_stays(site):
+    await site.source(mode="a")
+    await site.client.create(job("sums", site.namespace))
+    before = await site.get("sums", "Job")
+    squatter = stand_in(before, "", {})
+    del squatter["metadata"]["annotations"]
+    squatter["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+    await site.client.create(squatter)
+    async with site.running(kinds=["Job"]):
+        await site.seeded("sums", "Job")
+        await site.source(mode="b")
+        (told,) = await eventually(lambda: site.events("RestartRefused"), "somebody is told")
+    assert squatter["metadata"]["name"] in told
+    assert (await site.get("sums", "Job"))["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 async def _gone(site, name):

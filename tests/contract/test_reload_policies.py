@@ -5,22 +5,28 @@ No controller rolls Deployments out here: the tests write their status themselve
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import suppress
 from datetime import timedelta
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.crd import crd_manifest
-from steersman.kube.errors import NotFound
+from steersman.kube.errors import Invalid, NotFound
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import Kind
 from steersman.kube.types import Event
 from steersman.operators.reload.controller import controllers
 from steersman.operators.reload.fleet import Fleet
+from steersman.operators.reload.hooks import Judge
+from steersman.operators.reload.oversight import Oversight
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
 from steersman.operators.reload.timetable import parse_timetable
-from steersman.operators.reload.types import Budget, Guard, KindConfig, Options, Window
+from steersman.operators.reload.types import Budget, Guard, KindConfig, Options, Window, WorkloadId
 from steersman.operators.reload.viewing import view_of
 from steersman.testing import eventually, running
 
@@ -39,14 +45,16 @@ class Shop:
         self.namespace = namespace
         self.fleet = None
 
-    def running(self, *, served=(), everywhere=False, **options):
-        self.fleet = Fleet()
+    def running(self, *, served=(), everywhere=False, judge=None, **options):
+        self.fleet, above = Fleet(), Oversight()
+        above.judge = judge
         where = None if everywhere else frozenset({self.namespace})
         rows = (KindConfig(kind="Deployment"),)
         made = Options(
             **{"window": AT_ONCE, "budget": Budget(restarts=0), "kinds": rows, "namespaces": where, **options}
         )
-        return running(self.client, *controllers(made, served=served, registry=CollectorRegistry(), fleet=self.fleet))
+        parts = {"registry": CollectorRegistry(), "fleet": self.fleet, "oversight": above}
+        return running(self.client, *controllers(made, served=served, **parts))
 
     async def config(self, mode, **annotations):
         meta = {"name": "app", "namespace": self.namespace, "annotations": annotations}
@@ -162,6 +170,71 @@ async def test_dependencies_and_limits_hold_restarts_back_until_others_are_avail
         await shop.become("app", "db")
         await shop.roll("app")
         await shop.become("app", "db", "web")
+
+
+async def test_the_jobs_of_a_cronjob_and_those_with_junk_on_them_hold_up_no_wave(shop):
+    await shop.config("a")
+    await shop.deploy("web", **{"steersman.dev/wave": "1"})
+    pod = {"containers": [{"name": "main", "image": "sums:1", "env": [ENV]}], "restartPolicy": "Never"}
+    spec = {"template": {"spec": pod}}
+    batch = {"apiVersion": "batch/v1", "metadata": {"name": "nightly", "namespace": shop.namespace}}
+    shape = {"schedule": "0 2 * * *", "suspend": True, "jobTemplate": {"spec": spec}}
+    nightly = await shop.client.create({**batch, "kind": "CronJob", "spec": shape})
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "controller": True}
+    owned = {"ownerReferences": [{**owner, "uid": nightly["metadata"]["uid"]}]}
+    junk = {"annotations": {"steersman.dev/recreates": "[junk"}}
+    for name, marks in {"owned": owned, "junk": junk}.items():
+        meta = {"name": name, "namespace": shop.namespace, **marks}
+        await shop.client.create({**batch, "kind": "Job", "metadata": meta, "spec": spec})
+    async with shop.running(kinds=(KindConfig(kind="Deployment"), KindConfig(kind="Job"))):
+        await shop.seeded("web")
+        await shop.config("b")
+        await shop.become("web")
+
+
+@pytest.fixture
+def thinking():
+    """A hook that thinks until it is let go, and how often it was asked."""
+    let_go, asked = threading.Event(), []
+
+    def decide(change):
+        asked.append(change.workload.name)
+        assert let_go.wait(LIMIT)
+
+    yield SimpleNamespace(judge=Judge(decide, timeout=LIMIT), let_go=let_go, asked=asked)
+    let_go.set()
+
+
+async def test_a_limit_is_kept_while_a_hook_thinks(shop, thinking):
+    await shop.config("a")
+    names = ("a", "b", "c", "d")
+    for name in names:
+        await shop.deploy(name)
+    async with shop.running(max_concurrent=1, judge=thinking.judge):
+        await shop.seeded(*names)
+        await shop.config("b")
+        await eventually(lambda: thinking.asked, timeout=LIMIT)
+        thinking.let_go.set()
+        (first,) = await eventually(shop.restarted, timeout=LIMIT)
+        for name in set(names) - {first}:
+            await shop.waits(name, "concurrency")
+        assert await shop.restarted() == [first]
+
+
+async def test_a_freeze_of_a_source_while_a_hook_thinks_holds(shop, thinking):
+    await shop.config("a")
+    await shop.deploy("web")
+    async with shop.running(judge=thinking.judge):
+        await shop.seeded("web")
+        await shop.config("b")
+        await eventually(lambda: thinking.asked, timeout=LIMIT)
+        web = WorkloadId("Deployment", shop.namespace, "web")
+        before = shop.fleet.mark_of(web)
+        await shop.config("b", **{"steersman.dev/freeze": "true"})
+        await eventually(lambda: shop.fleet.mark_of(web) != before, "the operator has heard of it", timeout=LIMIT)
+        thinking.let_go.set()
+        await shop.waits("web", "freeze")
+        assert await shop.restarted() == []
 
 
 async def test_a_failed_rollout_is_told_and_halts_the_others_until_it_recovers(shop):
@@ -319,6 +392,94 @@ async def test_the_policy_of_a_cluster_counts_where_nobody_nearer_speaks(shop, i
     finally:
         with suppress(NotFound):
             await shop.client.delete(ClusterReloadPolicy, name)
+
+
+LAYOUTS = ('{"x": 1, "y": 2}', '{"y":2, "x":1}', '{"x":1,"y":2}')
+AS_JSON = {"compare": [{"source": "configmap/app", "keys": "mode", "as": "json"}]}
+
+
+async def compared(shop, name, *ways, restarts):
+    """The state says that its source is compared so, after so many restarts."""
+
+    async def there():
+        found = await shop.client.get(DEPLOYMENT, name, namespace=shop.namespace)
+        state = msgspec.json.decode(found["metadata"]["annotations"]["steersman.dev/applied"])
+        assert (tuple(state.get("w", ())), len(state.get("h", ()))) == (ways, restarts), state
+        return True
+
+    await eventually(there, f"{name} is compared as {ways}, {restarts} restarts", timeout=LIMIT)
+
+
+async def test_a_policy_says_how_sources_are_compared_and_no_policy_restarts_anybody(shop, installed):
+    await shop.config(LAYOUTS[0])
+    await shop.deploy("web")
+    await shop.deploy("bytes")
+    async with shop.running(served=SERVED):
+        await shop.seeded("web", "bytes")
+        json = policy(shop, "json", selector={"matchLabels": {"app": "web"}}, **AS_JSON)
+        await shop.client.create(json)
+        await compared(shop, "web", "mode=json", restarts=0)
+        await says(shop, "json", "Accepted", "True", reason="Accepted")
+        await shop.config(LAYOUTS[1])  # another layout, and only one of them looks at the layout
+        await compared(shop, "bytes", restarts=1)
+        await shop.config('{"x": 1, "y": 3}')
+        await compared(shop, "bytes", restarts=2)
+        await compared(shop, "web", "mode=json", restarts=1)
+        await shop.client.delete(ReloadPolicy, "json", namespace=shop.namespace)
+        await compared(shop, "web", restarts=1)
+        await shop.config('{"x":1, "y":3}')
+        await compared(shop, "web", restarts=2)
+
+
+async def test_a_change_behind_a_new_policy_is_found_by_the_next_process_and_the_policy_alone_is_none(shop, installed):
+    await shop.config(LAYOUTS[0])
+    await shop.deploy("web")
+    async with shop.running(served=SERVED):
+        await shop.seeded("web")
+    await shop.client.create(policy(shop, "json", **AS_JSON))
+    async with shop.running(served=SERVED):
+        await compared(shop, "web", "mode=json", restarts=0)
+    await shop.config('{"x": 7}')
+    await shop.client.delete(ReloadPolicy, "json", namespace=shop.namespace)
+    async with shop.running(served=SERVED):
+        await compared(shop, "web", restarts=1)
+
+
+async def test_values_and_policies_that_change_at_once_while_processes_die_restart_once_per_value(shop, installed):
+    await shop.config('{"v": 0}')
+    await shop.deploy("web")
+    forms = ["json", "bytes", "yaml", "properties", "json", "yaml"]
+    for number, form in enumerate(forms, 1):
+        body = policy(shop, "way", compare=[{"keys": "mode", "as": form}])
+        both = (
+            shop.client.apply(body, field_manager="test", force=True),
+            shop.config(f'{{"v": {number}}}'),
+        )
+        async with shop.running(served=SERVED):
+            await shop.seeded("web")
+            await asyncio.gather(*(both if number % 2 else reversed(both)))
+            if number % 3:  # every third one dies before it has restarted anything
+                await compared(shop, "web", f"mode={form}", restarts=number)
+        async with shop.running(served=SERVED):
+            await compared(shop, "web", f"mode={form}", restarts=number)
+
+
+async def test_a_comparison_that_makes_no_sense_is_refused_or_said_on_the_policy(shop, installed):
+    for row, field in (
+        ({"keys": "*", "as": "xml"}, "as"),
+        ({"as": "json"}, "keys"),
+        ({"keys": "a,b", "as": "json"}, "keys"),
+    ):
+        with pytest.raises(Invalid) as refused:
+            await shop.client.create(policy(shop, "bad", compare=[row]))
+        assert f"spec.compare[0].{field}" in str(refused.value)
+    await shop.client.create(policy(shop, "bad", compare=[{"source": "pod/web", "keys": "*", "as": "json"}]))
+    await shop.client.create(policy(shop, "deaf", notify=["nobody"]))
+    async with shop.running(served=SERVED):
+        condition, _ = await says(shop, "bad", "Accepted", "False", reason="InvalidField")
+        assert condition.message.startswith('spec.compare[0].source: "pod/web" is not a source')
+        condition, _ = await says(shop, "deaf", "Accepted", "False", reason="InvalidField")
+        assert condition.message.startswith('spec.notify[0]: no receiver is called "nobody"')
 
 
 # ------------------------------------------------------------------------------------- the secrets store CSI driver

@@ -34,8 +34,14 @@ command.add_command(sidecar)
 )
 @click.option("--selector", default="dns=primary", show_default=True, help="Labels of the instances that serve it.")
 @click.option("-n", "--namespace", default="default", show_default=True)
-def import_(zone: str, key_file: Path | None, selector: str, namespace: str) -> None:
+@click.pass_context
+def import_(ctx: click.Context, zone: str, key_file: Path | None, selector: str, namespace: str) -> None:
     """Print manifests that publish what a server serves now, by a zone transfer from it.
+
+    What records cannot say is left out with a warning, and stays on the server: the zone's annotation
+    steersman.dev/dns-drift-ignore names it.
+
+    Exit code 0: the manifests say everything; 3: something was left out.
 
     \b
     Examples:
@@ -60,7 +66,8 @@ def import_(zone: str, key_file: Path | None, selector: str, namespace: str) -> 
     manifests, left = manifests_of(name_of(title), soa, rrsets, namespace=namespace, selector=labels)
     click.echo("---\n".join(yaml.safe_dump(one, sort_keys=False, allow_unicode=True) for one in manifests), nl=False)
     for row in left:
-        click.echo(f"warning: {row} has no kind here and is left out", err=True)
+        click.echo(f"warning: {row}", err=True)
+    ctx.exit(3 if left else 0)
 
 
 def _key_in(path: Path) -> Any:

@@ -55,6 +55,8 @@ def command(
 
     options = load_settings(config).sections["reload"].options()
     survey = survey_of(options, names, kubeconfig, context, namespace, all_namespaces=all_namespaces)
+    for text in survey.unread:
+        click.echo(f"warning: {text}", err=True)
     graph = drawing.graph_of(survey.look(rule, workload, time.time()) for rule, workload in survey.workloads())
     if output in ("dot", "svg", "mermaid"):
         click.echo(getattr(drawing, output)(graph), nl=False)

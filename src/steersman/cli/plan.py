@@ -37,8 +37,9 @@ def command(
 ) -> None:
     """Say what would restart if manifests were applied, in which wave and when, and what would not and why.
 
-    From manifests alone every source among them counts as changed. With --live they are compared with the cluster.
-    Exit code 0: nothing would restart; 3: something would; 1: nothing would, but a manifest could not be read.
+    From manifests alone every source among them counts as changed. With --live they are compared with the cluster, and
+    workloads of other namespaces are asked whether they use them. Exit code 0: nothing would restart; 3: something
+    would; 1: nothing would, as far as manifests and cluster could be read.
 
     \b
     Examples:
@@ -76,14 +77,17 @@ def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
 
 
 async def _live(connecting: Any, options: Any, found: Any, namespace: str | None, now: float) -> Forecast:
-    from steersman.cli.surveying import surveyed
-    from steersman.operators.reload.forecast import forecast, with_problems
+    from steersman.cli.surveying import surveyed, users_elsewhere
+    from steersman.operators.reload.forecast import Problem, forecast, with_problems
 
     async with connecting as client:
         home = namespace or client.namespace
-        spaces = sorted({str(one["metadata"].get("namespace") or home) for _, one in found.objects})
-        before, after = await surveyed(client, options, spaces, copies=2)
+        own = {str(one["metadata"].get("namespace") or home) for _, one in found.objects}
+        others, unread = await users_elsewhere(client, options, own)
+        spaces, manifests = sorted(own | others), [manifest for _, manifest in found.objects]
+        before, after = await surveyed(client, options, spaces, copies=2, expecting=manifests)
     applied, problems = _add_all(after, found, home, over=before)
+    problems += [Problem("cluster", text) for text in (*unread, *before.unread)]
     return with_problems(forecast(after, now, before=before, applied=applied), problems)
 
 
@@ -91,9 +95,10 @@ def _add_all(survey: Any, found: Any, namespace: str, over: Any = None) -> tuple
     """Put the manifests into the survey, over what is there; what cannot be read is a problem with its place."""
     from steersman.errors import FormatError
     from steersman.operators.reload.forecast import Problem
+    from steersman.operators.reload.survey import is_source
 
     applied, problems = [], [Problem(where, message) for where, message in found.problems]
-    for where, manifest in found.objects:
+    for where, manifest in sorted(found.objects, key=lambda row: is_source(row[1])):
         try:
             made = survey.add(manifest if over is None else over.laid_over(manifest, namespace), namespace)
         except FormatError as error:

@@ -67,4 +67,5 @@ async def _restart(
         marks = survey.keeper(rule).marks(look, now)
         patch: Any = patch_for(rule, look.workload, plan, at=now, marks=marks)
         await client.patch(rule.kind, name, signed(patch, rule), namespace=look.workload.namespace, dry_run=dry_run)
-    return describe(plan.changes, look.workload.namespace) or "a person who asked for it"
+    told = describe(plan.changes, look.workload.namespace) or "a person who asked for it"
+    return told if look.edges.tracked else f"{told}; by itself it never would: {look.edges.reason}"

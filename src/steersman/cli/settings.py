@@ -33,7 +33,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     listen: str | None = None  # ADDRESS:PORT of health, metrics and the page; None: by where we run
     page: Literal["local", "token", "open", "off"] = "local"  # who sees the page
     leader_elect: bool = False
+    shard: bool = False  # share the namespaces with the other processes of the same lease, instead of electing one
     lease: str | None = None  # NAMESPACE/NAME
+    webhooks: bool | None = None  # serve those of Python files; None: when another setting of them is made
+    webhook_listen: str | None = None  # ADDRESS:PORT; None: port 9443, by where we run
+    webhook_host: str | None = None  # what the API server calls; None: NAME.NAMESPACE.svc in a cluster, else 127.0.0.1
+    webhook_name: str | None = None  # of the webhook configurations, and of the Secret; None: that of the first file
+    webhook_certs: str | None = None  # a folder with tls.crt and tls.key; None: they are made, and kept in a Secret
     workers: int | None = None  # keys a controller works on at once; None: the controller's own number
     namespaces: list[str] | None = None  # only these; None: all
     dry_run: bool = False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from steersman.kube.client import Client
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.types import Options
 
 __all__ = [
+    "among_others",
     "connected",
     "events_of",
     "looked_at",
@@ -22,6 +24,7 @@ __all__ = [
     "rule_named",
     "survey_of",
     "surveyed",
+    "users_elsewhere",
     "workload_word",
 ]
 
@@ -37,15 +40,66 @@ def connected(kubeconfig: Path | None, context: str | None) -> Client:
 
 
 async def surveyed(
-    client: Client, options: Options, namespaces: Sequence[str] | None, *, copies: int = 1
+    client: Client,
+    options: Options,
+    namespaces: Sequence[str] | None,
+    *,
+    copies: int = 1,
+    expecting: Iterable[dict[str, Any]] = (),
 ) -> tuple[Survey, ...]:
-    """The cluster as it is, `copies` times, read once."""
+    """The cluster as it is, `copies` times, read once; `expecting`: manifests that will be laid over one of them."""
     from steersman.operators.reload.survey import Survey, read_cluster
 
     served = [one.kind for one in await client.discover()]
     first = Survey(options, served=served)
+    first.expect(expecting)
     await read_cluster(first, client, namespaces=namespaces)
+    if namespaces is not None:
+        await _read_extra(first, client, namespaces)
     return (first, *(first.copy() for _ in range(copies - 1)))
+
+
+async def _read_extra(survey: Survey, client: Client, namespaces: Collection[str]) -> None:
+    """Take in the sources of other namespaces that workloads name; what may not be read is noted on the survey."""
+    from steersman.kube.errors import Forbidden
+
+    named = {source for _, workload in survey.workloads() for source in workload.facts.settings.extra}
+    for source in sorted(named):
+        if source.namespace not in namespaces:
+            try:
+                await _read(survey, client, {str(source)})
+            except Forbidden as error:
+                survey.unread.append(f"{source} cannot be read, and may grant or not: {error}")
+
+
+async def users_elsewhere(
+    client: Client, options: Options, namespaces: Collection[str]
+) -> tuple[frozenset[str], list[str]]:
+    """The other namespaces with workloads that use sources of these, and what could not be asked."""
+    from steersman.errors import FormatError
+    from steersman.kube.errors import Forbidden
+    from steersman.operators.reload.survey import Survey
+    from steersman.operators.reload.types import RELOAD_EXTRA
+
+    survey = Survey(options, served=[one.kind for one in await client.discover()])
+    found: set[str] = set()
+    where = (None,) if options.namespaces is None else sorted(options.namespaces)
+    for rule in survey.rules.values():
+        for place in where:
+            try:
+                async for page in client.pages(rule.kind, namespace=place):
+                    for item in page.items:
+                        meta = item["metadata"]
+                        if meta["namespace"] in namespaces or RELOAD_EXTRA not in (meta.get("annotations") or {}):
+                            continue
+                        with suppress(FormatError):
+                            one: Any = survey.add({"apiVersion": rule.kind.api_version, "kind": rule.kind.kind, **item})
+                            if any(source.namespace in namespaces for source in one.facts.settings.extra):
+                                found.add(meta["namespace"])
+            except Forbidden as error:
+                what = "of other namespaces" if place is None else f"of namespace {place}"
+                return frozenset(found), [f"workloads {what} may use these sources and cannot be read: {error}"]
+    return frozenset(found), []
 
 
 def workload_word(text: str) -> tuple[str, str]:
@@ -86,15 +140,17 @@ def survey_of(
     from steersman.cli.manifestfiles import read_manifests
     from steersman.errors import ConfigError
     from steersman.operators.reload.kinds import BUILT_IN
-    from steersman.operators.reload.survey import Survey
+    from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
+    from steersman.operators.reload.survey import Survey, is_source
 
     if names:
         found = read_manifests(names)
         if found.problems:
             where, message = found.problems[0]
             raise ConfigError(message, where=where)
-        survey = Survey(options, served=[rule.kind for rule in BUILT_IN])
-        for _, manifest in found.objects:
+        policies = (ReloadPolicy.KIND, ClusterReloadPolicy.KIND)
+        survey = Survey(options, served=[*(rule.kind for rule in BUILT_IN), *policies])
+        for _, manifest in sorted(found.objects, key=lambda row: is_source(row[1])):
             survey.add(manifest, namespace or "default")
         return survey
 
@@ -121,14 +177,45 @@ async def looked_at(
     raw = await client.get(rule.kind, name, namespace=home)
     workload: Any = survey.add({"apiVersion": rule.kind.api_version, "kind": rule.kind.kind, **raw}, home)
     await _read(survey, client, {f"namespace/{home}"})
+    await _read_policies(survey, client, home)
     read: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):
         look = survey.look(rule, workload, time.time())
-        if not look.interests - read:
+        wanted = (look.interests - read).union(map(str, look.lacking))
+        if not wanted:
             break
-        await _read(survey, client, look.interests - read)
+        await _read(survey, client, wanted)
         read |= look.interests
     return survey, rule, look, raw
+
+
+async def among_others(client: Client, survey: Survey, rule: KindRule, look: Look) -> tuple[Look, str]:
+    """The look again, with the other workloads of its namespace in sight; and why not, when they may not be read."""
+    import time
+
+    from steersman.kube.errors import Forbidden
+    from steersman.operators.reload.survey import read_cluster
+
+    try:
+        await read_cluster(survey, client, namespaces=[look.workload.namespace])
+    except Forbidden as error:
+        return look, f"another workload may hold it back, which cannot be seen from here: {error}"
+    now = time.time()
+    lacking = {str(one) for kind, other in survey.workloads() for one in survey.look(kind, other, now).lacking}
+    await _read(survey, client, lacking)
+    survey.acquaint_all(now)
+    return survey.look_since(rule, look.workload, now), ""
+
+
+async def _read_policies(survey: Survey, client: Client, namespace: str) -> None:
+    """Take in the policies that may be about workloads of a namespace; without the right to, the answer lacks them."""
+    from steersman.kube.errors import Forbidden, NotFound
+
+    for one in survey.policies.kinds:
+        kind = one.KIND
+        with suppress(Forbidden, NotFound):
+            for item in (await client.list(kind, namespace=namespace if kind.namespaced else None)).items:
+                survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
 
 
 async def _read(survey: Survey, client: Client, names: Collection[str]) -> None:

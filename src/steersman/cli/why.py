@@ -36,7 +36,8 @@ def command(
 ) -> None:
     """Say what a workload restarts for, what is pending, and which rule stands against a restart.
 
-    Only what concerns this workload is read: the workload, its sources, its namespace and its Events.
+    Only what concerns this workload is read: the workload, its sources, its namespace and its Events. When a change
+    waits, that takes the other workloads of its namespace and their sources as well.
 
     \b
     Examples:
@@ -56,16 +57,19 @@ def command(
 
 
 async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace: str | None) -> Answer:
-    from steersman.cli.surveying import events_of, looked_at, pods_told
+    from steersman.cli.surveying import among_others, events_of, looked_at, pods_told
     from steersman.operators.reload.answers import answer
     from steersman.operators.reload.look import SnapshotSources
     from steersman.operators.reload.types import SourceKind
 
     async with connecting as client:
         survey, rule, look, raw = await looked_at(client, options, kind, name, namespace)
+        unseen = ""
+        if look.plan.changes:
+            look, unseen = await among_others(client, survey, rule, look)
         events = await events_of(client, look.workload.namespace, rule.kind.kind, name)
     sources = SnapshotSources(survey, (SourceKind.CONFIGMAP, SourceKind.SECRET))
-    return answer(look, survey.dialects, sources, events=events, status=pods_told(raw))
+    return answer(look, survey.dialects, sources, events=events, status=pods_told(raw), unseen=unseen)
 
 
 def _draw(console: Console, made: Answer) -> None:
@@ -79,13 +83,7 @@ def _draw(console: Console, made: Answer) -> None:
     else:
         rows.append((f"{name} restarts", f"for nothing: {made.verdict.removeprefix('no restart: ')}"))
     if made.restarts:
-        last = made.restarts[0]
-        rows.append(
-            (
-                "last restart",
-                " ".join(filter(None, [last.at, f"for {last.cause};" if last.cause else "", last.outcome])),
-            )
-        )
+        rows.append(("last restart", _last(made.restarts[0])))
     else:
         rows.append(("last restart", "none that is written down"))
     rows.append(("pending", _pending(made)))
@@ -107,6 +105,11 @@ def _draw(console: Console, made: Answer) -> None:
         print_table(console, ["restarted", "for", "outcome"], rows_)
 
 
+def _last(restart: Any) -> str:
+    what = f"{restart.at} for {restart.cause}" if restart.cause else restart.at
+    return f"{what}{';' if restart.cause else ''} {restart.outcome}" if restart.outcome else what
+
+
 def _pending(made: Answer) -> str:
     if made.pending is None:
         return "none"
@@ -119,6 +122,7 @@ def _pending(made: Answer) -> str:
 def _edges(console: Console, made: Answer) -> None:
     from steersman.cli.output import print_table
 
+    compared = any(one.compared for one in made.edges)
     rows = [
         (
             one.source,
@@ -127,7 +131,9 @@ def _edges(console: Console, made: Answer) -> None:
             one.applied if one.applied is not None else "not yet",
             ",".join(one.dialects),
             "; ".join(one.rules),
+            *(["; ".join(one.compared)] if compared else []),
         )
         for one in made.edges
     ]
-    print_table(console, ["source", "keys", "now", "applied", "dialect", "rule"], rows)
+    columns = ["source", "keys", "now", "applied", "dialect", "rule", *(["compared"] if compared else [])]
+    print_table(console, columns, rows)

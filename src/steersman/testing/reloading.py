@@ -23,13 +23,14 @@ from steersman.kube.codec import codec_for
 from steersman.kube.patches import apply_merge_patch
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.operators.reload.apply import patch_for
-from steersman.operators.reload.controller import WorkloadKeeper
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
 from steersman.operators.reload.fleet import Fleet
+from steersman.operators.reload.forms import Forms
 from steersman.operators.reload.gates import Moment
+from steersman.operators.reload.keeper import WorkloadKeeper
 from steersman.operators.reload.kinds import BUILT_IN, JOB, KindRule
 from steersman.operators.reload.look import NamespaceSettings
-from steersman.operators.reload.plan import APPLYING, Action
+from steersman.operators.reload.plan import Action
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
 from steersman.operators.reload.policybook import PolicyBook
 from steersman.operators.reload.totals import total_sources, with_totals
@@ -169,9 +170,9 @@ class World:
 
     def crash(self) -> None:
         """Lose all memory, and start again with what the cluster holds."""
-        self.fleet, book = Fleet(), PolicyBook(self._policies)
+        self.fleet, self.forms, book = Fleet(), Forms(), PolicyBook(self._policies)
         self.keepers = {
-            kind: WorkloadKeeper(rule, self.options, self._dialects, fleet=self.fleet, policies=book)
+            kind: WorkloadKeeper(rule, self.options, self._dialects, fleet=self.fleet, policies=book, forms=self.forms)
             for kind, rule in self.rules.items()
         }
         for manifest in self.objects.values():
@@ -182,7 +183,15 @@ class World:
         keeper = self.keepers[kind]
         keeper.ledger.live = True
         found: Any = self._with_totals(self._decoded(self.objects[kind, namespace, name]))
-        return keeper.look(found, _Caches(self), Moment(wall=self.now, tick=self.now))
+        look = keeper.look(found, _Caches(self), Moment(wall=self.now, tick=self.now))
+        self.forms.want((kind, found.ref), look.ways)
+        if look.lacking:  # here every source is read anew for every look, and hashed as it is asked for
+            look = keeper.look(found, _Caches(self), Moment(wall=self.now, tick=self.now))
+        return look
+
+    def caches(self) -> _Caches:
+        """What a process that watches this world would have at hand."""
+        return _Caches(self)
 
     def step(self, kind: str, name: str, *, namespace: str = "shop", lose: bool = False) -> Look:
         """Look at one workload and carry the plan out; with `lose`, the answer to the patch is never seen."""
@@ -201,18 +210,15 @@ class World:
             if marks.variables:
                 _merge_by_name(self.objects[kind, namespace, name]["spec"], patch["spec"])
             self._patch((kind, namespace, name), patch)
-            if look.plan.action is Action.RESTART:
+            if look.plan.action in (Action.RESTART, Action.EVICT):
                 keeper.follower.made(look, self._decoded(self.objects[kind, namespace, name]))
+            if look.plan.action is Action.RESTART:
                 title = look.workload.title
                 self.restarts[title] = self.restarts.get(title, 0) + 1
-            if not lose and look.edges.tracked:
-                observed = msgspec.structs.replace(
-                    look.plan.observed,
-                    applied=look.plan.state or look.plan.observed.applied,
-                    seen={},
-                    pending={} if look.plan.action in APPLYING else look.plan.observed.pending,
-                )
-                ledger.keep(look.workload.ref, observed)
+        if look.plan.action is Action.CALL:
+            keeper.follower.made(look, None)
+        if not lose and look.edges.tracked:
+            ledger.keep(look.workload.ref, look.plan.remembered(written=patch is not None))
         return look
 
     def run(self, *, after: float = 0.0) -> dict[str, str]:
@@ -262,6 +268,7 @@ class World:
                 keeper.workload_changed(before, after)
                 if after is None:
                     keeper.ledger.forget(some.ref)
+                    self.forms.want((kind, some.ref), {})
                     self.fleet.gone(workload_id(some))
 
     def _decoded(self, manifest: Manifest) -> Any:
@@ -273,7 +280,7 @@ class World:
             return workload_transform(self.rules[kind], self._kept)(obj)
         if kind == "Namespace" or kind in POLICIES:
             return obj
-        return source_transform(self._kept, self._hashes, self.options.features.compare)(obj)
+        return source_transform(self._kept, self._hashes, self.options.features.compare, self.forms)(obj)
 
 
 class _Caches:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from steersman.errors import FormatError
 from steersman.operators.reload.changes import wanted
-from steersman.operators.reload.controller import WorkloadKeeper
 from steersman.operators.reload.gates import Moment
+from steersman.operators.reload.keeper import WorkloadKeeper
 from steersman.operators.reload.plan import Action
 from steersman.operators.reload.progress import Phase
 from steersman.operators.reload.state import Applied, Past, read_state
@@ -255,7 +255,12 @@ _PHASES: Final = {
 
 def _restart(past: Past, namespace: str) -> Restart:
     word, _, note = past.outcome.partition(": ")
-    outcomes = {"available": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "replaced": Outcome.REPLACED}
+    outcomes = {
+        "available": Outcome.SUCCEEDED,
+        "applied": Outcome.SUCCEEDED,
+        "failed": Outcome.FAILED,
+        "replaced": Outcome.REPLACED,
+    }
     return Restart(
         at=_time(past.at),
         changes=_told(past.told, namespace),

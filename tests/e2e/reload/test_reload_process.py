@@ -6,7 +6,6 @@ import asyncio
 import random
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,7 @@ from steersman.testing import eventually
 pytestmark = pytest.mark.timeout(600)
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
-KILLS = 100  # as many of them as there is time for: a process takes about half a second to start on an idle machine
-KILLING_SECONDS = 60.0
+KILLS = 100  # a process takes about half a second to start on an idle machine, and several on a busy one
 CONFIG = """
 reload:
   quietPeriod: 0s
@@ -122,8 +120,8 @@ async def test_a_change_rolls_out_new_pods_once(full, client, namespace, program
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_killed_again_and_again_while_sources_change_it_ends_with_the_last_change_applied(
+@pytest.mark.timeout(1500)
+async def test_killed_a_hundred_times_while_sources_change_it_ends_with_the_last_change_applied(
     full, client, namespace, program
 ):
     seed = random.randrange(1_000_000)
@@ -136,16 +134,15 @@ async def test_killed_again_and_again_while_sources_change_it_ends_with_the_last
     process = await program()
     for name in names:
         await eventually(lambda name=name: seeded(client, name, namespace))
-    changes, deadline = 0, time.monotonic() + KILLING_SECONDS
-    while changes < KILLS and (changes < 6 or time.monotonic() < deadline):
-        changes += 1
+    killed = 0
+    for changes in range(1, KILLS + 1):
         await configure(client, namespace, str(changes))
-        for _ in range(chance.randrange(300)):
+        for _ in range(chance.randrange(800)):
             await client.get(ConfigMap, "app", namespace=namespace)  # not a time: a number of requests, then it dies
         process.kill()
-        await process.wait()
+        killed += await process.wait() == -signal.SIGKILL  # and not ended before, by itself
         process = await program()
-    print("killed", changes, "times")  # noqa: T201  # shown when the test fails
+    assert killed == KILLS
     fresh = "fresh"  # seeded with what the source says at the end
     await client.create(deployment(fresh, namespace))
 
@@ -158,16 +155,18 @@ async def test_killed_again_and_again_while_sources_change_it_ends_with_the_last
 
     await eventually(converged, "every workload runs the last change")
     for name in names:
-        await eventually(lambda name=name: _within(rollouts(client, name, namespace), 1, changes))
+        await eventually(lambda name=name: _within(rollouts(client, name, namespace), 2, changes))
     await eventually(lambda: _within(rollouts(client, fresh, namespace), 0, 0))
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
 
 async def test_a_leader_that_dies_in_the_middle_of_many_restarts_is_replaced_and_nobody_is_restarted_twice(
-    full, client, namespace, program
+    full, client, namespace, program, tmp_path
 ):
     names = [f"web-{number}" for number in range(40)]
+    with (tmp_path / "steersman.yaml").open("a") as config:
+        config.write("  maxConcurrent: 2\n")
     await configure(client, namespace, "a")
     for name in names:
         await client.create(deployment(name, namespace, replicas=0))
@@ -185,11 +184,16 @@ async def test_a_leader_that_dies_in_the_middle_of_many_restarts_is_replaced_and
     for name in names:
         await eventually(lambda name=name: seeded(client, name, namespace))
     await configure(client, namespace, "b")
-    await eventually(lambda: told(client, names[0], namespace), "the first is restarted")
+
+    async def restarted():
+        return [name for name in names if await told(client, name, namespace)]
+
+    await eventually(restarted, "some are restarted")
     leader.kill()
     await leader.wait()
+    assert 0 < len(await restarted()) < len(names), "it died in the middle"
     for name in names:
-        await eventually(lambda name=name: told(client, name, namespace), f"{name} is restarted")
+        await eventually(lambda name=name: told(client, name, namespace), f"{name} is restarted", timeout=240)
     for name in names:
         await eventually(lambda name=name: _within(rollouts(client, name, namespace), 1, 1))
 

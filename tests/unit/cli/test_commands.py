@@ -12,6 +12,7 @@ import yaml
 from prometheus_client import REGISTRY
 
 from steersman.cli.main import _run, cli
+from steersman.cli.run import _override as override
 from steersman.cli.run import _warn_of_missing
 from steersman.cli.settings import Settings, load_settings
 from steersman.errors import ConfigError
@@ -155,6 +156,7 @@ def test_a_wrong_setting_is_named_with_its_line(text, said, tmp_path):
         ("STEERSMAN_LISTEN", "nowhere", "nowhere"),
         ("STEERSMAN_WORKERS", "0", "0 is not in the range"),
         ("STEERSMAN_PAGE", "everywhere", "'everywhere' is not one of"),
+        ("STEERSMAN_DIALECTS", "latin", '--dialect: "latin" is not a dialect (try native,'),
     ],
 )
 def test_every_option_of_run_is_also_a_variable(variable, value, said, monkeypatch, capsys, tmp_path):
@@ -164,6 +166,13 @@ def test_every_option_of_run_is_also_a_variable(variable, value, said, monkeypat
     monkeypatch.setenv(variable, value)
     assert _run(["run", WEBAPP]) in {1, 2}
     assert said in capsys.readouterr().err
+
+
+def test_dialects_by_flag_come_to_those_of_the_file():
+    settings = load_settings(None)
+    spoken = override(settings, {"dialects": ("reloader", "xing", "wave")}).sections["reload"].dialects
+    assert spoken == (*settings.sections["reload"].dialects, "reloader", "wave")
+    assert override(settings, {"dialects": ()}) == settings
 
 
 @pytest.fixture

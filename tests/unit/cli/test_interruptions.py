@@ -90,6 +90,31 @@ def test_a_pipe_that_nobody_reads_is_no_error(arguments, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+NOWHERE = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
+users: [{name: nobody, user: {}}]
+current-context: nowhere
+"""
+
+
+def test_a_process_whose_log_nobody_reads_still_ends_when_told_to(tmp_path):
+    """The reader of its log goes away first: not a word of it can be said any more."""
+    (tmp_path / "kubeconfig").write_text(NOWHERE)
+    arguments = ["run", str(ROOT / "examples/webapp.py"), "--kubeconfig", "kubeconfig", "--listen", "127.0.0.1:0"]
+    program = [sys.executable, "-m", "steersman", *arguments]
+    with subprocess.Popen(program, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
+        try:
+            assert b"listening" in running.stderr.readline()
+            running.stderr.close()
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(timeout=30) == 0
+        finally:
+            running.kill()
+
+
 def test_of_several_documents_the_broken_one_is_named_with_its_line_and_the_others_count(tmp_path):
     good = (ROOT / "tests/e2e/docs/given/docs-gitops/deploy/web.yaml").read_text()
     (tmp_path / "all.yaml").write_text(f"{good}---\nkind: [\n---\nkind: Deployment\nmetadata: {{name: half}}\n")

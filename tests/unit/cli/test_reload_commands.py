@@ -12,8 +12,13 @@ import yaml
 
 from steersman.cli.hints import explain
 from steersman.cli.main import _run
+from steersman.cli.surveying import users_elsewhere
+from steersman.cli.why import _last as last_told
 from steersman.kube.access import explain_forbidden
 from steersman.kube.errors import Forbidden, NotFound, RequestInfo
+from steersman.operators.reload.answers import RestartRecord
+from steersman.operators.reload.kinds import BUILT_IN
+from steersman.operators.reload.types import ReloadConfig
 
 MANIFESTS = """\
 apiVersion: v1
@@ -200,3 +205,33 @@ def test_a_history_that_is_none_is_named_with_its_line(tmp_path, capsys):
     (tmp_path / "history.jsonl").write_text("\n{}\n")
     assert _run(["reload", "replay", str(tmp_path / "history.jsonl"), "--hook", "os:getpid"]) == 1
     assert "history.jsonl:2: is not a recorded restart" in capsys.readouterr().err
+
+
+async def test_a_plan_that_may_not_ask_other_namespaces_has_a_problem_to_tell():
+    class Narrow:
+        """A server that lets nobody list what is outside of a namespace."""
+
+        async def discover(self):
+            return BUILT_IN
+
+        async def pages(self, kind, *, namespace):
+            raise Forbidden(f"{kind.plural} is forbidden at the cluster scope")
+            yield
+
+    found, problems = await users_elsewhere(Narrow(), ReloadConfig().options(), {"lib"})
+    assert not found
+    (told,) = problems
+    assert told.startswith("workloads of other namespaces may use these sources and cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("cause", "outcome", "told"),
+    [
+        ("configmap/app#mode", "", "at noon for configmap/app#mode"),
+        ("configmap/app#mode", "available", "at noon for configmap/app#mode; available"),
+        ("", "available", "at noon available"),
+        ("", "", "at noon"),
+    ],
+)
+def test_the_last_restart_is_told_without_loose_ends(cause, outcome, told):
+    assert last_told(RestartRecord(at="at noon", cause=cause, outcome=outcome)) == told

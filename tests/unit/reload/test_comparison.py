@@ -35,6 +35,10 @@ def test_what_means_the_same_is_the_same(form, one, other):
         ("json", "[1, 2]", "[2, 1]"),
         ("json", "{broken", "{broken "),  # not JSON: byte by byte
         ("yaml", "a: 1", "a: '1'"),
+        ("yaml", "a: .inf", "a: -.inf"),
+        ("yaml", "a: [.inf]", "a: [~]"),
+        ("yaml", "a: .nan", "a: .inf"),
+        ("yaml", "a: !!binary aGk=", "a: aGk="),
         ("yaml", "a: [", "a: [ "),
         ("properties", "a=1", "a=2"),
         ("certificate", "no certificate", "no certificate either"),

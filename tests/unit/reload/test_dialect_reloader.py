@@ -276,6 +276,25 @@ def test_an_expression_that_is_none_is_a_problem_and_the_others_count():
     assert cluster.run() == {"deployment/web": "restart"}
 
 
+def test_a_list_without_end_counts_as_far_as_a_look_may_take_and_is_told():
+    cluster = world()
+    cluster.put(configmap("app", mode="a"))
+    expressions = [f"(a|b)*x{number}" for number in range(90)]
+    names = [f"n{number}" for number in range(5000)]
+    for listed, problem in (
+        (["app", *names], "it has 5001 entries, of which the first 100 count"),
+        (["app", *expressions * 10], "it has 901 entries, of which the first 100 count"),
+        ([*expressions[:80], "a{1}[p]{2}" + "z*" * 200, "app"], "more than 1000 characters together"),
+    ):
+        cluster.put(workload("web", uses=[], annotations={NAMED: ",".join(listed)}))
+        look = cluster.look("Deployment", "web")
+        (told,) = look.plan.problems
+        assert told.startswith(f"{NAMED}: ")
+        assert problem in told
+        assert "app" in {edge.source.name for edge in look.edges.tracked}
+        assert len(look.edges.tracked) <= 100
+
+
 def mounting(*containers, volumes, inits=()):
     def made(name, mounts, reads):
         env = [{"configMapRef": {"name": source}} for source in reads]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steersman.operators.reload.dialects.wave import CONFIG_HASH, ENABLED, Wave
-from steersman.operators.reload.types import Budget, Options, Window
+from steersman.operators.reload.dialects.wave import CONFIG_HASH, ENABLED, EXTRA, Wave
+from steersman.operators.reload.types import Budget, Options, SourceKind, Window
 from steersman.testing.reloading import World, configmap, env, env_from, secret, volume, workload
 
 AT_ONCE = Options(window=Window(quiet=timedelta(0), limit=timedelta(0)), budget=Budget(restarts=0))
@@ -135,3 +135,16 @@ def test_after_any_history_the_original_would_restart_nothing_and_we_take_over_f
         cluster.crash()
         cluster.run(after=1)
         assert cluster.restarts == restarts
+
+
+def test_a_list_without_end_counts_as_far_as_a_look_may_take_and_its_hash_is_left_alone():
+    cluster = world()
+    cluster.put(configmap("app", key="value"))
+    many = {EXTRA[SourceKind.SECRET]: ",".join(f"s{number}" for number in range(30_000))}
+    cluster.put(target(env("app", "key"), recorded="junk", annotations=ON | many))
+    look = cluster.look("Deployment", "web")
+    assert len(look.edges.tracked) == 101
+    (told,) = look.plan.problems
+    assert "it has 30000 entries, of which the first 100 count" in told
+    assert look.plan.action == "seed"
+    assert not Wave().over(look.workload)

@@ -21,6 +21,7 @@ class Seen:
 
     KIND = Deployment.KIND
     namespace, name = "shop", "web"
+    annotations = {}  # noqa: RUF012  # nobody writes to it
     metadata = SimpleNamespace(resource_version="7")
     facts = SimpleNamespace(
         template_annotations={RESTARTED_AT: "2027-01-15T08:00:00Z"}, progress=Progress(phase=Phase.PROGRESSING)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from steersman.cli.surveying import among_others
+from steersman.kube.errors import Forbidden
+from steersman.kube.times import format_time
+from steersman.operators.reload.answers import answer
 from steersman.operators.reload.drawing import dot, graph_of, mermaid, svg
 from steersman.operators.reload.forecast import forecast
+from steersman.operators.reload.look import SnapshotSources
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
 from steersman.operators.reload.survey import Survey
 from steersman.operators.reload.types import GuardConfig, ReloadConfig
@@ -38,6 +43,49 @@ def test_from_manifests_alone_every_source_among_them_counts_as_changed():
     assert kept.reason == "it uses none of the changed sources (uses configmap/elsewhere)"
 
 
+def waiting(*, written):
+    """A survey of two workloads that were seeded before their source was written again, at that time."""
+    world = World()
+    world.put(configmap("app", mode="a"))
+    for name, wave in {"db": "0", "web": "1"}.items():
+        marks = {"steersman.dev/reload": "auto", "steersman.dev/wave": wave}
+        world.put(workload(name, uses=[env("app", "mode")], annotations=marks))
+    world.run()
+    changed = configmap("app", mode="b")
+    entry = {"manager": "kubectl", "time": format_time(written), "fieldsV1": {"f:data": {"f:mode": {}}}}
+    changed["metadata"]["managedFields"] = [entry]
+    made, _ = survey(*(world.get("Deployment", name) for name in ("db", "web")), changed)
+    return made
+
+
+@pytest.mark.parametrize(("age", "due"), [(1, START + 4), (4, START + 1), (60, None)])
+def test_a_look_that_remembers_nothing_takes_the_time_of_a_change_from_the_server(age, due):
+    made = waiting(written=START - age)
+    look = made.look_since(*made.workload("Deployment", "db", "shop"), START)
+    assert look.plan.due == due
+
+
+def test_whoever_knows_the_others_says_who_goes_first():
+    made = waiting(written=START - 1)
+    web = made.workload("Deployment", "web", "shop")
+    assert made.look_since(*web, START).plan.gate == "window"
+    made.acquaint_all(START)
+    plan = made.look_since(*web, START).plan
+    assert (plan.gate, plan.waits_for.name) == ("wave", "db")
+
+
+async def test_who_may_not_read_the_others_is_told_that_they_may_hold_it_back():
+    class Refusing:
+        async def get(self, *_arguments):
+            raise Forbidden("namespaces is forbidden")
+
+    made = waiting(written=START - 1)
+    rule, web = made.workload("Deployment", "web", "shop")
+    look, unseen = await among_others(Refusing(), made, rule, made.look(rule, web, START))
+    said = answer(look, (), SnapshotSources(made, ()), unseen=unseen)
+    assert said.problems[-1].startswith("another workload may hold it back, which cannot be seen from here: ")
+
+
 @pytest.mark.parametrize(
     ("annotations", "reason"),
     [
@@ -56,6 +104,38 @@ def test_what_does_not_restart_is_told_with_the_rule_that_says_so(annotations, r
     )
     made = forecast(after, START, applied=applied)
     assert (made.changes, made.unaffected[0].reason) == ((), reason)
+
+
+def test_what_means_the_same_to_a_policy_is_told_to_be_unchanged_and_who_says_so():
+    meta = {"name": "meaning", "namespace": "shop"}
+    policy = {"apiVersion": "steersman.dev/v1alpha1", "kind": "ReloadPolicy", "metadata": meta}
+    policy["spec"] = {"compare": [{"keys": "mode", "as": "json"}]}
+    manifests = policy, workload("web", uses=[env_from("app")])
+    for text, count in (('{"b":1,"a":2}', 0), ('{"a":3}', 1)):
+        before, _ = survey(*manifests, configmap("app", mode='{"a": 2, "b": 1}'))
+        after = before.copy()
+        applied = [after.add(configmap("app", mode=text))]
+        made = forecast(after, START, before=before, applied=applied)
+        assert len(made.changes) == count
+        reason = "the keys it uses have not changed, compared as mode=json (reloadpolicy/meaning)"
+        assert [one.reason for one in made.unaffected] == [reason] * (1 - count)
+
+
+def test_a_policy_that_is_read_after_the_sources_is_expected_before_them():
+    meta = {"name": "meaning", "namespace": "shop"}
+    policy = {"apiVersion": "steersman.dev/v1alpha1", "kind": "ReloadPolicy", "metadata": meta}
+    policy["spec"] = {"compare": [{"keys": "mode", "as": "json"}]}
+    before, _ = survey()
+    before.expect([policy])
+    for one in (configmap("app", mode='{"a": 1}'), workload("web", uses=[env_from("app")])):
+        before.add(one)
+    after = before.copy()
+    after.add(policy)
+    look = after.look(*after.workload("Deployment", "web", "shop"), START)
+    assert (look.lacking, [str(way) for edge in look.edges.tracked for way in edge.ways]) == (
+        frozenset(),
+        ["mode=json"],
+    )
 
 
 def test_a_frozen_workload_waits_until_the_freeze_ends():

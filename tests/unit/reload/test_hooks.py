@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from steersman.errors import ConfigError
 from steersman.operators.reload.forecast import WorkloadName
 from steersman.operators.reload.hooks import HookChange, HookSource, Judge, allow, change_of, hold, load_hook
-from steersman.testing.reloading import World, configmap, env, workload
+from steersman.testing.reloading import World, configmap, env, env_from, workload
 
 CHANGE = HookChange(
     workload=WorkloadName("Deployment", "shop", "web"),
@@ -66,22 +67,53 @@ async def test_a_hang_means_the_same_and_no_second_call_is_made_until_it_is_over
     assert (judge.failures, len(calls)) == (2, 1)
 
 
-async def test_a_plan_is_held_back_until_the_time_the_function_names():
+def changed_world():
+    """A workload that is about to be restarted."""
     world = World()
     world.put(configmap("app", mode="a"))
-    world.put(workload("web", uses=[env("app", "mode")], labels={"tier": "front"}))
+    world.put(workload("web", uses=[env_from("app")], labels={"tier": "front"}))
     world.run()
     world.put(configmap("app", mode="b"))
     world.run()
     world.now += 60
-    look = world.look("Deployment", "web")
-    change = change_of(look, world.now)
+    return world
+
+
+def clock(world):
+    return SimpleNamespace(time=lambda: world.now)
+
+
+async def judged(function, world):
+    """The look that follows the question."""
+    judge, look = Judge(function), world.look("Deployment", "web")
+    assert judge.verdict(look, world.now) is None, "it has not been asked"
+    await judge.ask(look, clock(world))
+    return judge.verdict(look, world.now)
+
+
+async def test_a_plan_is_held_back_until_the_time_the_function_names():
+    world = changed_world()
+    change = change_of(world.look("Deployment", "web"), world.now)
     assert (change.action, change.names, change.sources[0].keys) == ("restart", ("configmap/app",), ("mode",))
     assert change.labels == {"tier": "front"}
-    held = (await Judge(lambda _: hold("moving house", 30)).judged(look, world.now)).plan
+    held = (await judged(lambda _: hold("moving house", 30), world)).plan
     assert (held.action, held.gate, held.reason, held.due) == ("wait", "hook", "hook: moving house", world.now + 30)
     assert held.state is None
-    assert await Judge(lambda _: allow()).judged(look, world.now) is look
+    assert (await judged(lambda _: allow(), world)).plan.action == "restart"
+
+
+@pytest.mark.parametrize("seconds", ["soon", float("nan"), True, [1]])
+async def test_a_time_that_is_none_is_a_failure_like_any_other(seconds):
+    decision = await Judge(lambda _: hold("x", seconds), on_error="hold").decide(CHANGE)
+    assert decision.reason.startswith("the hook failed: seconds=")
+    assert (await Judge(lambda _: hold("x", seconds)).decide(CHANGE)).allowed
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), 1e300, 10**400])
+async def test_a_time_without_end_ends_after_a_day(seconds):
+    world = changed_world()
+    plan = (await judged(lambda _: hold("x", seconds), world)).plan
+    assert (plan.action, plan.due) == ("wait", world.now + 86_400)
 
 
 async def test_what_is_no_restart_is_not_asked_about():
@@ -89,7 +121,22 @@ async def test_what_is_no_restart_is_not_asked_about():
     world.put(configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")]))
     look = world.look("Deployment", "web")
-    assert await Judge(raises, on_error="hold").judged(look, world.now) is look
+    assert Judge(raises, on_error="hold").verdict(look, world.now) is look
+
+
+async def test_an_answer_counts_once_for_what_was_asked_and_not_for_long():
+    world, judge = changed_world(), Judge(lambda _: allow())
+    look = world.look("Deployment", "web")
+    await judge.ask(look, clock(world))
+    assert judge.verdict(look, world.now) is look
+    assert judge.verdict(look, world.now) is None
+    await judge.ask(look, clock(world))
+    assert judge.verdict(look, world.now + 30) is None
+    await judge.ask(look, clock(world))
+    world.put(configmap("app", mode="b", more="x"))
+    other = world.look("Deployment", "web")
+    assert other.plan.action == "restart"
+    assert judge.verdict(other, world.now) is None
 
 
 @pytest.mark.parametrize(

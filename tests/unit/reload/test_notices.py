@@ -9,17 +9,19 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from steersman.errors import ConfigError
-from steersman.kube.errors import NotFound
+from steersman.kube.errors import Invalid, ServerError
+from steersman.kube.types.coordination import Lease
 from steersman.operators.reload.changes import Change
 from steersman.operators.reload.features import NotifyConfig
 from steersman.operators.reload.fleet import Fleet
 from steersman.operators.reload.notices import Member, Notice, body_of, check_template
-from steersman.operators.reload.notifier import SETTLE_SECONDS, Notifier
+from steersman.operators.reload.notifier import LONGEST_SECONDS, SETTLE_SECONDS, Notifier
 from steersman.operators.reload.plan import Action
-from steersman.operators.reload.types import SourceKind, SourceRef, WorkloadId
+from steersman.operators.reload.types import ReloadConfig, SourceKind, SourceRef, WorkloadId
 from steersman.testing.clock import VirtualClock
 from steersman.testing.reloading import World, configmap, env_from, workload
 
@@ -118,6 +120,25 @@ async def test_a_message_waits_for_the_rollouts_and_tells_the_one_that_failed():
     assert (notice.outcome, notice.members[0].reason) == ("failed", "pod web-1: ImagePullBackOff")
 
 
+async def test_a_restart_that_is_refused_again_and_again_is_one_message_per_change():
+    at_once = ReloadConfig(quiet_period="0s", max_delay="0s").options()
+    clock, world = VirtualClock(), World(at_once)
+    notifier = Notifier([NotifyConfig(url="http://x")], Fleet(), registry=CollectorRegistry(), clock=clock)
+    world.put(configmap("app", mode="a"))
+    world.put(workload("web", uses=[env_from("app")]))
+    world.run()
+    told = []
+    for mode in ("b", "c"):
+        world.put(configmap("app", mode=mode))
+        look = world.look("Deployment", "web")
+        assert look.plan.action == "restart"
+        for _ in range(10):
+            notifier.failed(look, Invalid("no"))
+            await clock.advance(LONGEST_SECONDS)
+            told += notifier.collect()
+    assert [notice.outcome for notice in told] == ["failed", "failed"]
+
+
 async def test_what_was_not_written_is_no_news():
     notifier = Notifier([NotifyConfig(url="http://x")], Fleet(), registry=CollectorRegistry(), clock=VirtualClock())
     for look in changed("web"):
@@ -213,12 +234,12 @@ async def test_a_notifier_that_is_started_again_goes_on():
         written: list[str] = []  # noqa: RUF012
 
         async def get(self, *_args, **_options):
-            raise NotFound("no lease", code=404)
+            return Lease()
 
         async def patch(self, _target, _name, patch, **_options):
             self.written += patch["metadata"]["annotations"].values()
 
-    cluster, clock = SimpleNamespace(client=Leases()), VirtualClock(time=1000.0)
+    cluster, clock = SimpleNamespace(client=Leases(), caches=[]), VirtualClock(time=1000.0)
     notifier = Notifier([], Fleet(), registry=CollectorRegistry(), clock=clock, lease="ops/steersman")
     for _ in range(2):
         task = asyncio.create_task(notifier.run(cluster))
@@ -229,16 +250,34 @@ async def test_a_notifier_that_is_started_again_goes_on():
     assert cluster.client.written == ["999"]
 
 
+@pytest.mark.parametrize(("chosen", "told"), [(None, [["web"], ["web"]]), ("shop", [[], ["web"]]), ("none", [[], []])])
+async def test_a_workload_chooses_who_is_told_of_it(chosen, told):
+    shop = Shop("web", **({} if chosen is None else {"steersman.dev/notify": chosen}))
+    sinks = [NotifyConfig(url="http://x", name="ops"), NotifyConfig(url="http://y", name="shop")]
+    notifier = Notifier(sinks, shop.world.fleet, registry=CollectorRegistry(), clock=shop.clock)
+    for look in await shop.restart():
+        notifier.looked(look, written=True)
+    shop.world.roll("web")
+    await shop.clock.advance(SETTLE_SECONDS)
+    notifier.collect()
+    heard = [
+        [one.workload.name for _ in range(box.qsize()) for one in box.get_nowait().members]
+        for box in notifier._outboxes
+    ]
+    assert heard == told
+
+
 # ------------------------------------------------------------------------------------------------ after a crash
 class Shop:
     """Workloads that use one ConfigMap."""
 
-    def __init__(self, *names):
+    def __init__(self, *names, options=None, **annotations):
         self.names = names
-        self.world = World()
+        self.world = World(options)
         self.world.put(configmap("app", mode="a"))
         for name in names:
-            self.world.put(workload(name, uses=[env_from("app")]))
+            marks = {"steersman.dev/reload": "auto", **annotations}
+            self.world.put(workload(name, uses=[env_from("app")], annotations=marks))
         self.world.run()
         self.clock = VirtualClock(time=self.world.now)
 
@@ -247,14 +286,14 @@ class Shop:
         self.world.crash()
         return [self.world.look("Deployment", name) for name in self.names]
 
-    async def restart(self):
+    async def restart(self, action=Action.RESTART):
         """Change the ConfigMap, and give the looks that restart for it."""
         self.world.put(configmap("app", mode="b"))
         self.world.run()
         self.world.now += 60
         await self.clock.advance(60)
         looks = [self.world.look("Deployment", name) for name in self.names]
-        assert {look.plan.action for look in looks} == {Action.RESTART}
+        assert {look.plan.action for look in looks} == {action}
         self.world.run()
         return looks
 
@@ -268,7 +307,7 @@ class Station:
         self.notifier = Notifier(
             [NotifyConfig(url="http://x")], self.fleet, registry=CollectorRegistry(), clock=clock, lease="ops/steersman"
         )
-        self.notifier.resume(mark)
+        self.notifier.account.resume(mark, clock.time())
 
     async def settled(self):
         await self.clock.advance(SETTLE_SECONDS)
@@ -287,8 +326,8 @@ async def test_what_a_process_did_not_deliver_is_told_by_the_next_one_and_only_t
     lost = before.notifier.mark  # it dies here: the message was on its way
 
     after = Station(shop.clock, lost)
+    after.notifier.sweep(look.workload for look in shop.looks())
     for look in shop.looks():
-        after.notifier.looked(look, written=False)
         after.notifier.looked(look, written=False)
     (again,) = await after.settled()
     assert ([one.workload.name for one in again.members], again.sources) == (["api", "web"], notice.sources)
@@ -296,24 +335,96 @@ async def test_what_a_process_did_not_deliver_is_told_by_the_next_one_and_only_t
     after.delivered(again)
 
     third = Station(shop.clock, after.notifier.mark)
-    for look in shop.looks():
-        third.notifier.looked(look, written=False)
+    third.notifier.sweep(look.workload for look in shop.looks())
     assert await third.settled() == []
 
 
-async def test_looks_that_come_before_the_mark_is_read_are_not_forgotten():
-    shop = Shop("web")
+async def test_the_mark_does_not_move_before_the_past_of_every_workload_is_read():
+    """Otherwise a leader that tells one message and dies takes with it what the one before had not told of others."""
+    shop = Shop("web", "api")
     mark = int(shop.world.now)
-    await shop.restart()
-    notifier = Notifier(
-        [NotifyConfig(url="http://x")], Fleet(), registry=CollectorRegistry(), clock=shop.clock, lease="ops/steersman"
-    )
-    for look in shop.looks():
-        notifier.looked(look, written=False)
-    notifier.resume(mark)
-    await shop.clock.advance(SETTLE_SECONDS)
-    (notice,) = notifier.collect()
-    assert [one.workload.name for one in notice.members] == ["web"]
+    await shop.restart()  # by a process that dies at once
+    station = Station(shop.clock, mark)
+    web, api = shop.looks()
+    station.notifier.looked(web, written=False)
+    (notice,) = await station.settled()
+    station.delivered(notice)
+    assert station.notifier.mark == mark
+    station.notifier.sweep([web.workload, api.workload])
+    (notice,) = await station.settled()
+    assert [one.workload.name for one in notice.members] == ["api"]
+    at = mark + 60
+    assert station.notifier.mark < at
+    station.delivered(notice)
+    assert station.notifier.mark >= at
+
+
+async def test_the_mark_stays_behind_a_restart_that_is_under_way_until_the_workload_shows_what_became_of_it():
+    shop = Shop("web")
+    station = Station(shop.clock, int(shop.world.now))
+    station.notifier.sweep([])
+    (look,) = await shop.restart()
+    begun = station.notifier.begins(look)
+    at = begun.plan.state.history[-1].at
+    other = WorkloadId("Deployment", "shop", "other")
+    await shop.clock.advance(100)
+    station.notifier.account.made(other, at + 50)
+    station.notifier._join((), Member(workload=other, action="restart", outcome="available"), at + 50)
+    for notice in await station.settled():
+        station.delivered(notice)
+    assert station.notifier.mark == at - 1
+    station.notifier.failed(begun, ServerError("no answer", code=504))
+    assert station.notifier.mark == at - 1  # it may have been made
+    station.notifier.looked(replace(look, plan=replace(look.plan, state=None)), written=False)
+    assert station.notifier.mark == at - 1  # and the cache has not moved yet
+    for notice in await station.settled():
+        station.delivered(notice)
+    (shown,) = shop.looks()
+    station.notifier.looked(shown, written=False)
+    (notice,) = await station.settled()
+    assert [(one.workload.name, one.outcome) for one in notice.members] == [("web", "available")]
+    station.delivered(notice)
+    assert station.notifier.mark > at
+
+
+async def test_no_restart_is_dated_before_what_has_been_told_whatever_the_clock_says():
+    shop = Shop("web")
+    ahead = int(shop.world.now) + 3600  # the clock of the leader before us
+    station = Station(shop.clock, ahead)
+    station.notifier.sweep([])
+    (look,) = await shop.restart()
+    begun = station.notifier.begins(look)
+    assert begun.plan.state.history[-1].at == ahead + 1
+    station.notifier.looked(begun, written=True)
+    assert station.notifier.mark == ahead
+    (notice,) = await station.settled()
+    station.delivered(notice)
+    assert station.notifier.mark == ahead + 1
+
+
+async def test_what_has_been_told_is_not_remembered_for_ever():
+    shop = Shop("web", "api")
+    station = Station(shop.clock, int(shop.world.now))
+    station.notifier.sweep([])
+    for look in await shop.restart():
+        station.notifier.looked(station.notifier.begins(look), written=True)
+    (notice,) = await station.settled()
+    assert len(station.notifier.account) == 2
+    station.delivered(notice)
+    station.notifier.account.marked(station.notifier.mark)
+    assert len(station.notifier.account) == 0
+
+
+@pytest.mark.parametrize(("action", "told"), [("none", Action.TRACK), ("evict", Action.EVICT)])
+async def test_what_was_done_in_the_place_of_a_restart_is_told_by_the_next_process_too(action, told):
+    shop = Shop("web", options=ReloadConfig(actions=("evict",)).options(), **{"steersman.dev/action": action})
+    mark = int(shop.world.now)
+    await shop.restart(told)
+    station = Station(shop.clock, mark)
+    station.notifier.sweep(look.workload for look in shop.looks())
+    (notice,) = await station.settled()
+    assert [(one.action, one.outcome) for one in notice.members] == [(told, "applied")]
+    assert notice.sources == ["configmap/shop/app#mode"]
 
 
 async def test_without_a_mark_nothing_of_the_past_is_told():
@@ -321,14 +432,14 @@ async def test_without_a_mark_nothing_of_the_past_is_told():
     await shop.restart()
     await shop.clock.advance(1)
     station = Station(shop.clock, None)
-    for look in shop.looks():
-        station.notifier.looked(look, written=False)
+    station.notifier.sweep(look.workload for look in shop.looks())
     assert await station.settled() == []
 
 
 async def test_the_mark_stays_behind_the_oldest_message_that_somebody_has_not_got():
     shop = Shop("web")
     station = Station(shop.clock, int(shop.world.now) - 100)
+    station.notifier.sweep([])
     for look in await shop.restart():
         station.notifier.looked(look, written=True)
     first = station.notifier._groups[0].first

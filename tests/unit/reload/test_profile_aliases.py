@@ -13,6 +13,7 @@ from steersman.kube.errors import ServerError
 from steersman.kube.selectors import Selector
 from steersman.operators.reload.dialects.shipshape import Shipshape
 from steersman.operators.reload.dialects.xing import Xing
+from steersman.operators.reload.ledger import Ledger
 from steersman.operators.reload.oversight import AT_ONCE, Oversight
 from steersman.operators.reload.profiles import read_profile
 from steersman.operators.reload.profiles.aliases import Standing, aliases_for
@@ -157,6 +158,16 @@ def test_every_metric_of_xing_is_there_and_counts_attempts_restarts_and_what_wai
     assert shown.value("deployment_restart_controller_configs_total") == 5
     assert shown.value("deployment_restart_controller_resource_versions_total") == 7
     assert shown.value("deployment_restart_controller_changes_waiting_total") == 0
+
+
+def test_a_workload_that_is_deleted_takes_no_part_in_the_counts_of_xing():
+    shown = xing()
+    look = shown.step()
+    ledger = shown.oversight.ledgers["reload-deployments"] = Ledger()
+    ledger.keep(look.workload.ref, look.plan.observed)
+    assert shown.value("deployment_restart_controller_deployments_total") == 1
+    ledger.forget(look.workload.ref)
+    assert shown.value("deployment_restart_controller_deployments_total") == 0
 
 
 def test_every_metric_of_reloader_is_there_and_success_is_told_from_failure():

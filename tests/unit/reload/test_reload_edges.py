@@ -148,6 +148,59 @@ def test_a_source_of_another_namespace_must_grant_it():
     assert refused[1] == {"configmap/lab/shared": "the source does not grant it (steersman.dev/share-with: shop)"}
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_nobody_learns_from_a_workload_whether_a_source_exists_that_is_not_granted(beside):
+    shown = []
+    for exists in (False, True):
+        for forged in (None, '{"v":1,"s":{"secret/lab/x":{"d":"1"}}}'):
+            world = World()
+            marks = {EXTRA: "secret/lab/x", "steersman.dev/reload": "auto"}
+            marks |= {"steersman.dev/applied": forged} if forged else {}
+            world.put(configmap("app", mode="a"))
+            if exists:
+                world.put(secret("x", namespace="lab", pw="a", annotations={"steersman.dev/reload": "off"}))
+            world.put(workload("web", uses=[env_from("app")] if beside else [], annotations=marks))
+            world.run()
+            plan = world.look("Deployment", "web").plan
+            shown.append((forged, plan.problems, world.get("Deployment", "web")["metadata"]["annotations"]))
+    assert shown[:2] == shown[2:]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_granted_source_that_is_deleted_and_comes_back_changed_restarts_once(beside):
+    world, grant = World(), {"steersman.dev/share-with": "shop"}
+    world.put(configmap("app", mode="a"))
+    world.put(configmap("shared", namespace="lab", mode="a", annotations=grant))
+    marks = {EXTRA: "configmap/lab/shared", "steersman.dev/reload": "auto"}
+    world.put(workload("web", uses=[env_from("app")] if beside else [], annotations=marks))
+    world.run()
+    world.delete("ConfigMap", "shared", namespace="lab")
+    assert not world.run()
+    world.put(configmap("shared", namespace="lab", mode="b", annotations=grant))
+    world.run()
+    world.now += 60
+    world.run()
+    assert world.restarts == {"deployment/web": 1}
+
+
+def test_an_extra_source_that_is_not_granted_is_told():
+    world = World()
+    world.put(configmap("shared", namespace="lab"))
+    world.put(workload("web", annotations={EXTRA: "configmap/lab/shared"}))
+    told = "configmap/lab/shared: the source does not grant it (steersman.dev/share-with: shop)"
+    assert world.look("Deployment", "web").plan.problems == (f"{EXTRA}: {told}",)
+
+
+def test_a_namespace_that_names_sources_tells_its_workloads():
+    world = World()
+    marks = {"steersman.dev/reload": "configmap/app"}
+    world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "annotations": marks}})
+    world.put(workload("web", uses=[env("app", "mode")], annotations={}))
+    look = world.look("Deployment", "web")
+    assert not look.edges.tracked
+    assert "sources are named on a workload (try auto or off)" in look.plan.problems[0]
+
+
 def test_a_source_can_switch_itself_off():
     tracked, left_out, found = edges(
         configmap("app", annotations={RELOAD: "off"}, mode="a"), workload("web", uses=[env("app", "mode")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from steersman.kube.selectors import Selector
 from steersman.operators.reload.plan import Action
 from steersman.operators.reload.state import read_state
-from steersman.operators.reload.types import APPLIED, Budget, Options, Scope, Window
+from steersman.operators.reload.types import APPLIED, MOST_RESTARTS, Budget, Options, Scope, Window
 from steersman.testing.reloading import START, World, configmap, env, env_from, secret, volume, workload
 
 NOW = Window(quiet=timedelta(0), limit=timedelta(0))
@@ -304,6 +304,35 @@ def test_a_wiped_annotation_is_restored_and_a_change_in_between_is_not_lost(worl
     assert world.run() == {"deployment/web": "restart"}
 
 
+def wipe(world):
+    world.edit("Deployment", "web", {"metadata": {"annotations": {APPLIED: None}}})
+    return world.run(after=1)
+
+
+def test_a_removal_after_each_restart_is_put_right_each_time(world):
+    seeded(world, configmap("app", mode="0"), workload("web", uses=[env("app", "mode")]))
+    for number in range(1, 20):
+        world.put(configmap("app", mode=str(number)))
+        assert world.run(after=1) == {"deployment/web": "restart"}
+        assert wipe(world) == {"deployment/web": "seed"}
+
+
+def test_who_keeps_removing_our_annotation_wins_for_an_hour(world):
+    seeded(world, configmap("app", mode="0"), workload("web", uses=[env("app", "mode")]))
+    assert [wipe(world) for _ in range(7)] == [{"deployment/web": "seed"}] * 5 + [{}] * 2
+    plan = world.look("Deployment", "web").plan
+    assert plan.due == world.now - 1 + 3600
+    assert world.run(after=3598) == {}
+    assert world.run(after=1) == {"deployment/web": "seed"}
+
+
+def test_removals_that_are_hours_apart_are_put_right_each_time(world):
+    seeded(world, configmap("app", mode="0"), workload("web", uses=[env("app", "mode")]))
+    for _ in range(20):
+        world.now += 3600
+        assert wipe(world) == {"deployment/web": "seed"}
+
+
 def test_a_pending_change_survives_a_replacement_that_wipes_everything_we_wrote(world):
     marks = {"steersman.dev/reload": "auto", "steersman.dev/freeze": "true"}
     seeded(world, configmap("app", mode="a"), workload("web", uses=[env("app", "mode")], annotations=marks))
@@ -390,6 +419,29 @@ def test_a_freeze_holds_until_it_expires(world, where):
     assert world.run(after=1) == {"deployment/web": "restart"}
 
 
+@pytest.mark.parametrize("text", ["until=tomorrow", "until=2030-13-01", "yes", "2030-01-01"])
+@pytest.mark.parametrize("where", ["workload", "namespace", "source"])
+def test_a_freeze_that_cannot_be_read_holds_until_it_is_right_and_is_told(world, where, text):
+    wrong = {"steersman.dev/freeze": text}
+    marks = {"steersman.dev/reload": "auto", **(wrong if where == "workload" else {})}
+    spaced = {"name": "shop", "annotations": wrong if where == "namespace" else {}}
+    world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": spaced})
+    web = workload("web", uses=[env("app", "mode")], annotations=marks)
+    seeded(world, configmap("app", mode="a", annotations=wrong if where == "source" else None), web)
+    world.put(configmap("app", mode="b", annotations=wrong if where == "source" else None))
+    plan = world.look("Deployment", "web").plan
+    assert (plan.gate, plan.due) == ("freeze", None)
+    assert "cannot be read" in plan.reason
+    assert "until it is right, nothing is restarted" in plan.problems[0]
+
+
+def test_a_freeze_until_a_day_ends_where_the_day_begins(world):
+    marks = {"steersman.dev/reload": "auto", "steersman.dev/freeze": "until=2023-11-20"}
+    seeded(world, configmap("app", mode="a"), workload("web", uses=[env("app", "mode")], annotations=marks))
+    world.put(configmap("app", mode="b"))
+    assert world.look("Deployment", "web").plan.due == datetime(2023, 11, 20, tzinfo=UTC).timestamp()
+
+
 def test_a_freeze_without_an_end_waits_for_a_change(world):
     marks = {"steersman.dev/reload": "auto", "steersman.dev/freeze": "true"}
     seeded(world, configmap("app", mode="a"), workload("web", uses=[env("app", "mode")], annotations=marks))
@@ -415,6 +467,18 @@ def test_the_budget_opens_the_circuit_and_it_closes_by_itself(crash):
     world.put(configmap("app", n="7"))
     assert world.run(after=plan.due - world.now - 1) == {"deployment/web": "wait"}
     assert world.run(after=1) == {"deployment/web": "restart"}
+
+
+@pytest.mark.parametrize("most", [1, 30, MOST_RESTARTS])
+def test_a_budget_of_any_size_opens_the_circuit(most):
+    budget = Budget(restarts=most, per=timedelta(hours=1))
+    made = World(Options(window=NOW, budget=budget))
+    world = seeded(made, configmap("app", n="0"), workload("web", uses=[env("app", "n")]))
+    for number in range(most + 3):
+        world.put(configmap("app", n=f"v{number}"))
+        world.run(after=1)
+    assert world.restarts == {"deployment/web": most}
+    assert world.look("Deployment", "web").plan.gate == "budget"
 
 
 def test_a_new_edge_is_written_down_even_while_another_change_waits():
@@ -445,6 +509,55 @@ def test_a_workload_with_more_sources_than_its_state_can_name_still_restarts_for
     assert world.run() == {"deployment/web": "restart"}
     assert len(stamps(world)["steersman.dev/restarted-for"]) < 1100
     assert world.run() == {}
+
+
+def crowd(number, mode="a"):
+    """One of so many ConfigMaps that their state is summarised; all are in one scope."""
+    made = configmap(f"{'very-' * 20}long-name-{number}", mode=mode)
+    made["metadata"]["labels"] = {"app": "web", "env": "live"}
+    return made
+
+
+def crowded(uses=()):
+    """A workload with 200 of them."""
+    world = World(Options(budget=FREE, scopes=() if uses else (Scope(selector=Selector.parse("app=web")),)))
+    web = workload("web", uses=uses, labels={"app": "web", "env": "live"})
+    seeded(world, *map(crowd, range(200)), web)
+    assert read_state(world.get("Deployment", "web")["metadata"]["annotations"][APPLIED]).applied.total
+    return world
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_change_among_very_many_sources_is_not_lost_when_another_one_joins_them(crash):
+    world = crowded()
+    world.put(crowd(7, mode="b"))
+    assert world.run() == {"deployment/web": "wait"}
+    if crash:
+        world.crash()
+    world.put(crowd(999))
+    world.run(after=1)
+    world.run(after=60)
+    assert world.run(after=60) == {}
+    assert world.restarts == {"deployment/web": 1}
+
+
+def test_a_source_that_joins_very_many_others_is_no_change():
+    world = crowded()
+    world.put(crowd(999))
+    assert world.run(after=60) == {"deployment/web": "seed"}
+    assert world.run(after=60) == {}
+    assert world.restarts == {}
+
+
+def test_deleting_one_of_very_many_optional_sources_restarts_nobody_and_a_crash_afterwards_at_most_once():
+    world = crowded([env_from(f"{'very-' * 20}long-name-{n}", optional=True) for n in range(200)])
+    world.delete("ConfigMap", f"{'very-' * 20}long-name-3")
+    assert (world.run(after=60), world.run(after=60), world.restarts) == ({}, {}, {})
+    for _ in range(3):
+        world.crash()
+        world.run(after=60)
+        world.run(after=60)
+    assert world.restarts == {"deployment/web": 1}  # nobody can tell any more whether another one changed as well
 
 
 # ----------------------------------------------------------------------------------------------------- random histories

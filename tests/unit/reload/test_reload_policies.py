@@ -110,6 +110,12 @@ def test_outside_of_its_windows_a_change_waits_and_says_until_when():
     assert world.run(after=plan.due - world.now) == {"deployment/web": "restart"}
 
 
+def test_windows_that_are_empty_say_nothing_and_those_further_out_count():
+    world = fleet(World(options(timetable=parse_timetable("0 2 * * * for 1h"))), "web", **{"steersman.dev/windows": ""})
+    change(world)
+    assert gate(world, "web") == "schedule"
+
+
 def test_an_urgent_source_waits_for_no_window():
     world = fleet(World(options(timetable=parse_timetable("0 2 * * * for 1h"))), "web")
     world.put(configmap("app", mode="b", annotations={"steersman.dev/urgent": "true"}))
@@ -483,3 +489,20 @@ def test_every_gate_is_asked_somewhere_above():
         "missing", "action", "freeze", "approval", "budget",
         "schedule", "halt", "depends-on", "wave", "window", "concurrency", "hook",
     }  # fmt: skip
+
+
+def test_a_time_of_the_day_that_comes_twice_when_clocks_are_set_back_is_meant_once():
+    day = datetime(2026, 10, 25, tzinfo=UTC).timestamp()  # 3:00 becomes 2:00 at 1:00 UTC
+    nightly = parse_timetable("30 2 * * * for 30m in Europe/Berlin")
+    hourly = parse_timetable("0 * * * * for 10m in Europe/Berlin")
+    minutes = range(180)
+    opened = [minute for minute in minutes if nightly.opens(day + minute * 60) == day + minute * 60]
+    assert opened == [*range(30, 60)]
+    for minute in minutes:  # what it says of the future is what it says when that has come
+        then = nightly.opens(day + minute * 60)
+        assert nightly.opens(then) == then
+    assert [minute for minute in minutes if hourly.opens(day + minute * 60) == day + minute * 60] == [
+        *range(10),
+        *range(60, 70),
+        *range(120, 130),
+    ]

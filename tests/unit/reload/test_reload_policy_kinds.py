@@ -72,6 +72,36 @@ def test_every_field_counts():
     assert [where for where, _ in found.freezes] == ["reloadpolicy/p"]
 
 
+def test_only_the_policy_of_a_cluster_limits_the_cluster():
+    assert ruling(manifest(cluster=True, maxConcurrentInCluster=3)).max_concurrent_cluster == 3
+    assert ruling(manifest(maxConcurrentInCluster=3)).max_concurrent_cluster == 0  # no such field there
+    properties = [
+        crd_manifest(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        for kind in (ReloadPolicy, ClusterReloadPolicy)
+    ]
+    assert ["maxConcurrentInCluster" in one for one in properties] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("policies", "annotations", "told"),
+    [
+        ((), {}, None),
+        ((manifest(notify=["ops"]),), {}, ("ops",)),
+        ((manifest(notify=[]),), {}, ()),
+        ((manifest(notify=["ops"]),), {"steersman.dev/notify": "shop, web"}, ("shop", "web")),
+        ((manifest(notify=["ops"]),), {"steersman.dev/notify": "none"}, ()),
+    ],
+)
+def test_who_is_told_is_chosen_by_annotation_or_policy(policies, annotations, told):
+    assert ruling(*policies, **annotations).notify == told
+
+
+def test_a_receiver_that_nobody_has_configured_is_a_problem_that_names_it():
+    world = world_with(manifest(notify=["opps"]))
+    problems = world.look("Deployment", "web").plan.problems
+    assert problems == ('steersman.dev/notify: no receiver is called "opps" (configuration: reload.notify[].name)',)
+
+
 def test_keys_that_a_policy_ignores_restart_nobody():
     world = world_with(manifest(ignore=["configmap/app#no*"]))
     world.put(configmap("app", mode="a", note="y"))
@@ -114,6 +144,7 @@ def test_a_namespace_counts_before_the_clusters_policy_and_after_its_own():
         ({"maxDelay": "soon"}, "spec.maxDelay: "),
         ({"rolloutDeadline": "-"}, "spec.rolloutDeadline: "),
         ({"budget": {"restarts": 1, "per": "x"}}, "spec.budget.per: "),
+        ({"budget": {"restarts": 201}}, "spec.budget.restarts: 201 are more than are remembered (at most 200"),
         ({"budget": {"restarts": 1, "per": "0s"}}, "spec.budget.per: must be longer than 0"),
         ({"windows": [{"cron": "0 2 * *", "duration": "1h"}]}, 'spec.windows[0]: "0 2 * *" is not a cron expression'),
         ({"windows": [{"cron": "0 2 * * *", "duration": "1"}]}, "spec.windows[0]: "),

@@ -37,6 +37,11 @@ def test_workloads_are_watched_and_patched_and_nothing_else():
     [
         (ReloadConfig(secrets=False), ("", "secrets"), None),
         (ReloadConfig(rivals=()), ("coordination.k8s.io", "leases"), None),
+        (ReloadConfig(), ("authorization.k8s.io", "subjectaccessreviews"), {"create"}),
+        (ReloadConfig(rivals=()), ("authorization.k8s.io", "subjectaccessreviews"), None),
+        (ReloadConfig(pods=False), ("authorization.k8s.io", "subjectaccessreviews"), None),
+        (ReloadConfig(namespaces=("shop",)), ("authorization.k8s.io", "subjectaccessreviews"), None),
+        (ReloadConfig(rival_namespaces=()), ("authorization.k8s.io", "subjectaccessreviews"), None),
         (ReloadConfig(), ("", "namespaces"), {"list", "watch"}),
         (ReloadConfig(namespaces=("shop",)), ("", "namespaces"), None),
         (ReloadConfig(), ("", "configmaps"), {"get", "list", "watch"}),

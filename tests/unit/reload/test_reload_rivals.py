@@ -7,18 +7,21 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from steersman.kube.errors import ConnectionFailed, Forbidden, KubeError, NotFound
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.times import format_micro_time
-from steersman.kube.types import Lease
+from steersman.kube.types import Lease, Pod
+from steersman.kube.types.authorization import SubjectAccessReviewStatus
 from steersman.kube.types.coordination import LeaseSpec
+from steersman.kube.types.pods import PodSpec
 from steersman.operators.reload.dialects.reloader import Reloader
 from steersman.operators.reload.neighbours import beside_others
 from steersman.operators.reload.oversight import AT_ONCE, Oversight
-from steersman.operators.reload.rivals import ASK_SECONDS, LEASES, TOLD, RivalWatch
+from steersman.operators.reload.rivals import ASK_SECONDS, FRESH_SECONDS, LEASES, TOLD, RivalWatch
 from steersman.operators.reload.shadow import Shadow
 from steersman.operators.reload.types import Budget, Options, ReloadConfig
 from steersman.runtime.parts import Surroundings
@@ -245,6 +248,120 @@ def test_leases_made_by_the_hundred_do_not_fill_the_log(clock):
         for number in range(3 * TOLD):
             rivals.saw(lease(clock, namespace=f"tenant-{number}"))
     assert len(logs) == TOLD
+
+
+class Server:
+    """Pods by namespace and name with their service accounts, and who of those may change workloads everywhere."""
+
+    def __init__(self, pods=None, mighty=(), error=None):
+        self.pods, self.mighty, self.error = pods or {}, set(mighty), error
+        self.questions = 0
+
+    async def list(self, target, *, namespace, field_selector):
+        assert target is Pod
+        self.questions += 1
+        if self.error is not None:
+            raise self.error
+        name = field_selector.removeprefix("metadata.name=")
+        found = self.pods.get((namespace, name))
+        spec = PodSpec(service_account_name=found) if found is not None else PodSpec()
+        pods = [] if found is None else [Pod(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec)]
+        return SimpleNamespace(items=pods)
+
+    async def create(self, review):
+        asked = review.spec
+        assert (asked.resource_attributes.group, asked.resource_attributes.namespace) == ("apps", "")
+        allowed = asked.user in self.mighty and asked.resource_attributes.verb == "update"
+        return replace(review, status=SubjectAccessReviewStatus(allowed=allowed))
+
+
+@asynccontextmanager
+async def asking(clock, server):
+    """A watch that asks about holders; nothing is listed: the test says what is seen."""
+    rivals = RivalWatch(clock=clock, registry=CollectorRegistry(), asks=True)
+    rivals._all_listed.set()
+    task = asyncio.create_task(rivals._ask_about_holders(server))
+    try:
+        yield rivals
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+RELOADER = "system:serviceaccount:tools:reloader"
+
+
+@pytest.mark.parametrize("holder", ["reloader-7", "reloader-7_1b9d6bcd-bbfd-4b2d"])
+async def test_a_pod_that_may_change_workloads_everywhere_holds_everything_wherever_it_is(clock, holder):
+    async with asking(clock, Server({("tools", "reloader-7"): "reloader"}, [RELOADER])) as rivals:
+        rivals.saw(lease(clock, holder, namespace="tools"))
+        assert rivals.problem() is None  # nobody knows yet, and anybody can make a Lease
+        await clock.advance(2)
+        assert rivals.problem("shop") == (
+            f"{holder} leads as Reloader (lease tools/stakater-reloader-lock; serviceaccount/reloader may update"
+            " deployments in all namespaces), so nothing is written"
+        )
+
+
+@pytest.mark.parametrize(
+    ("holder", "name"),
+    [
+        ("nobody", "stakater-reloader-lock"),  # there is no such pod
+        ("ci", "stakater-reloader-lock"),  # there is, and it may do nothing elsewhere
+        ("reloader-7", "helloworld-controller-leader"),  # which acts where its Lease is
+    ],
+)
+async def test_a_tenant_holds_up_nobody_else_whatever_holder_it_writes(clock, holder, name):
+    server = Server({("tools", "ci"): "default", ("tools", "reloader-7"): "reloader"}, [RELOADER])
+    async with asking(clock, server) as rivals:
+        with capture_logs() as logs:
+            rivals.saw(lease(clock, holder, namespace="tools", name=name))
+            await clock.advance(2)
+        assert rivals.problem("shop") is None
+        assert rivals.problem("tools") is not None
+        (told,) = [one for one in logs if one["event"] == "only watching in one namespace"]
+        assert told["advice"] == f"if it acts in all namespaces, add tools/{name} to reload.rivals"
+
+
+async def test_the_pod_must_be_in_the_namespace_of_the_lease(clock):
+    async with asking(clock, Server({("tools", "reloader-7"): "reloader"}, [RELOADER])) as rivals:
+        rivals.saw(lease(clock, "reloader-7", namespace="tenant"))
+        await clock.advance(2)
+        assert rivals.problem("shop") is None
+
+
+async def test_a_holder_that_changes_all_the_time_is_asked_about_seldom(clock):
+    server = Server()
+    async with asking(clock, server) as rivals:
+        for number in range(60):
+            rivals.saw(lease(clock, f"pod-{number}", namespace="tenant"))
+            await clock.advance(1)
+        assert server.questions <= 60 / ASK_SECONDS + 1
+
+
+async def test_rights_that_are_taken_away_are_noticed(clock):
+    server = Server({("tools", "reloader-7"): "reloader"}, [RELOADER])
+    async with asking(clock, server) as rivals:
+        rivals.saw(lease(clock, "reloader-7", namespace="tools", seconds=3600))
+        await clock.advance(2)
+        assert rivals.problem() is not None
+        server.mighty.clear()
+        await clock.advance(FRESH_SECONDS)
+        assert rivals.problem() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"), [(Forbidden("no", code=403), 1), (ConnectionFailed("gone"), 1 + 60 // int(ASK_SECONDS))]
+)
+async def test_without_an_answer_a_lease_holds_its_namespace_and_nobody_waits(clock, error, asked):
+    server = Server(error=error)
+    async with asking(clock, server) as rivals:
+        rivals.saw(lease(clock, "reloader-7", namespace="tools", seconds=3600))
+        await clock.advance(1)
+        assert rivals.looked.is_set()
+        await clock.advance(59)
+        assert (rivals.problem(), rivals.problem("tools") is not None) == (None, True)
+        assert abs(server.questions - asked) <= 1
 
 
 # -------------------------------------------------------------------------------------------------------- in the shadow

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from steersman.errors import ConfigError
 from steersman.kube.times import format_time
 from steersman.operators.reload.kinds import kind_rules, kind_words
-from steersman.operators.reload.settings import MOST, Mode, read_settings, read_source_settings
+from steersman.operators.reload.settings import (
+    Mode,
+    read_namespace_settings,
+    read_settings,
+    read_source_settings,
+)
 from steersman.operators.reload.types import (
     NATIVE_ANNOTATIONS,
     Options,
@@ -22,6 +27,7 @@ from steersman.operators.reload.types import (
     Window,
     WorkloadId,
 )
+from steersman.operators.reload.wordlists import MOST
 
 PREFIX = "steersman.dev/"
 
@@ -66,11 +72,16 @@ def test_a_workload_can_ask_for_everything_at_once():
         ({"freeze": "maybe"}, '"maybe" is not a freeze'),
         ({"budget": "often"}, 'steersman.dev/budget: "often" is not a budget (try 5/1h)'),
         ({"budget": "5/0s"}, '"5/0s" is not a budget'),
+        ({"budget": "201/1h"}, "201 restarts are more than are remembered (at most 200; 0 is no limit)"),
         ({"budget": "5/x"}, '"x" is not a duration'),
         ({"windows": "at night"}, 'steersman.dev/windows: "at night" is not a window'),
         ({"windows": f"0{' ' * 200_000}2"}, "is not a window"),
         ({"windows": "0 2 29 2 * for 1m;" * 5_000}, "5000 windows are too many (at most 50)"),
         ({"quiet_period": f"{'9' * 5_000}s"}, "is not a duration"),
+        ({"windows": ""}, "steersman.dev/windows: it is empty and says nothing"),
+        ({"windows": " ; "}, "steersman.dev/windows: it is empty and says nothing"),
+        ({"reload": "configmap/[a"}, 'steersman.dev/reload: "configmap/[a" has a [ without a ]'),
+        ({"reload_ignore": "configmap/a#x[1-"}, '"configmap/a#x[1-" has a [ without a ]'),
         ({"wave": "first"}, 'steersman.dev/wave: "first" is not a wave'),
         ({"wave": "9" * 400}, "is not a wave"),
         ({"depends_on": "db"}, 'steersman.dev/depends-on: "db" is not a workload (try deployment/NAME'),
@@ -94,6 +105,34 @@ def test_a_value_that_makes_no_sense_is_named_and_the_others_still_count(annotat
 def test_no_annotation_can_break_anything(annotations):
     assert isinstance(read_settings(annotations, "shop").problems, tuple)
     assert isinstance(read_source_settings(annotations).problems, tuple)
+
+
+@pytest.mark.parametrize("glob", ["[a", "a[", "x[]", "[!]", "[ab][c", "[a]["])
+def test_a_set_of_characters_without_an_end_is_told(glob):
+    assert "has a [ without a ]" in settings(reload=f"configmap/{glob}").problems[0]
+
+
+@pytest.mark.parametrize(("glob", "name"), [("[ab]", "b"), ("[[]", "["), ("[]a]", "]"), ("[!a]x", "bx"), ("a]", "a]")])
+def test_a_glob_that_is_read_matches_what_it_says(glob, name):
+    (pattern,) = settings(reload=f"configmap/{glob}").named
+    assert pattern.matches(SourceRef(SourceKind.CONFIGMAP, "shop", name))
+
+
+@pytest.mark.parametrize(("text", "urgent", "told"), [("true", True, 0), ("false", False, 0), ("yes", False, 1)])
+def test_urgent_is_true_or_false_and_anything_else_is_told(text, urgent, told):
+    read = read_source_settings({"steersman.dev/urgent": text})
+    assert (read.urgent, len(read.problems)) == (urgent, told)
+
+
+def test_what_means_nothing_on_a_namespace_is_told_and_the_rest_counts():
+    marks = {"reload": "configmap/app", "reload-extra": "secret/a", "reload-ignore": "secret/b", "wave": "2"}
+    read = read_namespace_settings({f"steersman.dev/{name}": text for name, text in marks.items()}, "shop")
+    assert (read.mode, read.named, read.extra, read.ignore, read.wave) == (None, (), (), (), 2)
+    assert read.problems == (
+        "steersman.dev/reload: sources are named on a workload (try auto or off)",
+        "steersman.dev/reload-extra: sources are named on a workload",
+        "steersman.dev/reload-ignore: sources are named on a workload or in a policy",
+    )
 
 
 def test_the_end_of_a_freeze_always_has_a_name_in_the_calendar():
@@ -174,6 +213,7 @@ maxConcurrent: 3
         ("quietPeriod: 5 sec", 'reload.quietPeriod: "5 sec" is not a duration (try 5s)'),
         ("budget: {per: 0s}", "reload.budget.per: must be longer than 0"),
         ("budget: {restarts: -1}", "reload.budget.restarts"),
+        ("budget: {restarts: 201}", "reload.budget.restarts: must be from 0 (no limit) to 200"),
         ("selectors: [{selector: 'a in ('}]", "reload.selectors[0].selector"),
         ("selectors: [{selector: ''}]", "reload.selectors[0].selector: must not be empty"),
         ("selectors: [{selector: 'a=b', envLabel: '-x'}]", "reload.selectors[0].envLabel"),

@@ -65,6 +65,17 @@ def test_a_workload_that_nobody_restarts_is_told_all_the_same():
     assert (stale.enrolled, stale.workload.name, stale.sources[0].source) == (False, "web", "configmap/app")
 
 
+@pytest.mark.parametrize(
+    "mark", [{"steersman.dev/reload-ignore": "configmap/app#mode"}, {"steersman.dev/compare": "mode=ignore"}]
+)
+def test_a_key_that_does_not_count_makes_nobody_stale(mark):
+    marks = {"steersman.dev/reload": "auto", **mark}
+    web = workload("web", uses=[env_from("app")], annotations=marks)
+    assert audit([pod(START)], source("app", APP, mode="a", level="b"), web) == []
+    (found,) = audit([pod(START - 20)], source("app", APP, mode="a", level="b"), web)
+    assert found.sources[0].keys == ("level",)
+
+
 def test_a_source_that_is_ignored_on_purpose_makes_nobody_stale():
     marks = {"steersman.dev/reload": "auto", "steersman.dev/reload-ignore": "configmap/app"}
     manifest = workload("web", uses=[env("app", "mode")], annotations=marks)

@@ -11,9 +11,9 @@ import msgspec
 
 from steersman.errors import FormatError
 from steersman.kube.times import format_time, parse_time
-from steersman.operators.reload.changes import wanted
+from steersman.operators.reload.changes import told_ways, wanted
 from steersman.operators.reload.forecast import WorkloadName
-from steersman.operators.reload.plan import Action
+from steersman.operators.reload.plan import APPLIED_BY, Action
 from steersman.operators.reload.state import Past, read_state
 from steersman.operators.reload.telling import REASONS
 from steersman.operators.reload.types import APPLIED, RESTARTED_AT, RESTARTED_FOR
@@ -38,6 +38,7 @@ class EdgeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     applied: str | None  # what the pods were started for; None: not written down yet
     dialects: tuple[str, ...]
     rules: tuple[str, ...]
+    compared: tuple[str, ...] = ()  # how its keys are compared, and who says so, where not byte by byte
 
 
 class NotWatched(msgspec.Struct, frozen=True):
@@ -86,9 +87,18 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer(
-    look: Look, dialects: Sequence[Dialect], sources: Any, *, events: Iterable[Any] = (), status: str = ""
+    look: Look,
+    dialects: Sequence[Dialect],
+    sources: Any,
+    *,
+    events: Iterable[Any] = (),
+    status: str = "",
+    unseen: str = "",
 ) -> Answer:
-    """What there is to say; `events` are those of the workload, `status` says how its pods are doing now."""
+    """What there is to say; `events` are those of the workload, `status` says how its pods are doing now.
+
+    `unseen`: why other workloads, which may hold it back, could not be looked at.
+    """
     workload, plan = look.workload, look.plan
     found = read_state(workload.annotations.get(APPLIED))
     applied = found.applied.sources if found.applied else {}
@@ -105,6 +115,7 @@ def answer(
                 applied=applied[name].digest[:SHORT] if name in applied else None,
                 dialects=tuple(dict.fromkeys(spoken.get(rule, "native") for rule in edge.rules)),
                 rules=edge.rules,
+                compared=told_ways(edge, sources.get(edge.source)),
             )
         )
     return Answer(
@@ -118,7 +129,7 @@ def answer(
         circuit=f"open until {format_time(plan.due)}" if plan.gate == "budget" and plan.due else "closed",
         verdict=_verdict(look),
         restarts=_restarts(look, found.applied.restarts if found.applied else (), events, status),
-        problems=plan.problems,
+        problems=(*plan.problems, unseen) if unseen else plan.problems,
         told=_held(look, events),
     )
 
@@ -180,7 +191,8 @@ def _restarts(look: Look, times: Sequence[int], events: Iterable[Any], status: s
             continue  # the stamp and the state of one restart may fall on two sides of a second
         last = place == 0
         known = past.get(at)
-        cause = stamps.get(RESTARTED_FOR, "") if last else ""
+        stamped_for = last and (known is None or not known.outcome.startswith(APPLIED_BY))
+        cause = stamps.get(RESTARTED_FOR, "") if stamped_for else ""
         cause = cause or (known.told if known is not None else "")
         until = every[place - 1] if place else float("inf")
         ended = [text for when, reason, text in told if reason in _OUTCOMES and at - 2 <= when < until]

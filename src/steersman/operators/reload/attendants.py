@@ -33,6 +33,8 @@ def attend(
     if options.features.notify and not around.dry_run:
         notifier = Notifier(options.features.notify, fleet, registry=registry, lease=around.lease)
         oversight.listeners.append(notifier)
+        oversight.preparing.append(notifier.begins)
+        oversight.wait_for(notifier.ready)
         tasks.append(Task(name="reload-notifier", run=notifier.run))
     if options.features.audit is not None:
         auditor = Auditor(options, around.served, registry)

@@ -3,7 +3,7 @@
 ConfigMaps and Secrets are hashed the moment they are decoded and their values are dropped, so memory holds 32 bytes per
 key and no value ever. Two levels:
 
-    key digest     sha256 over one value, in memory only
+    key digest     sha256 over one value, in memory only: of its bytes, and of each form in which somebody compares it
     edge digest    sha256 over the used keys, their digests and the name of the source; written to the workload
 
 The name of the source goes into what is written, so that equal values in two places do not look equal, and no table
@@ -23,17 +23,19 @@ from msgspec import field
 
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.types.core import ConfigMap, Secret
-from steersman.operators.reload.comparison import BYTES, canonical, comparisons_for, form_of
+from steersman.operators.reload.comparison import BYTES, IGNORE, canonical, comparisons_for, form_of
 from steersman.operators.reload.settings import SourceSettings, read_source_settings
 from steersman.operators.reload.types import SourceKind, SourceRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from steersman.operators.reload.comparison import Comparison
     from steersman.operators.reload.features import CompareConfig
 
 __all__ = [
     "ConfigMapSource",
+    "Demand",
     "Hash",
     "SecretSource",
     "Source",
@@ -57,15 +59,25 @@ class Hash(Protocol):
         """The hash of data as it is on the wire: text in a ConfigMap's data, base64 text elsewhere."""
 
 
+class Demand(Protocol):
+    """Who compares which source how: `steersman.operators.reload.forms` knows."""
+
+    def of(self, source: SourceRef) -> Iterable[tuple[Comparison, ...]]:
+        """All ways in which somebody compares the keys of a source."""
+
+    def superseded(self, source: SourceRef, revision: str) -> None:
+        """A version of a source has come."""
+
+
 class Source(Resource):
     """A ConfigMap or Secret as it is kept: no values, and no annotations but those that mean something here."""
 
     digests: dict[str, bytes] = field(default_factory=dict, name="steersman.dev/digests")
     hashes: dict[str, str] = field(default_factory=dict, name="steersman.dev/hashes")
     settings: SourceSettings = field(default=SourceSettings(), name="steersman.dev/settings")
-    forms: dict[str, str] = field(default_factory=dict, name="steersman.dev/forms")  # keys not compared as bytes
-    plain: dict[str, bytes] = field(default_factory=dict, name="steersman.dev/plain")  # their digests as bytes
-    compared: str = field(default="", name="steersman.dev/compared")  # which comparisons are in force
+    forms: dict[str, dict[str, bytes]] = field(
+        default_factory=dict, name="steersman.dev/forms"
+    )  # form -> key -> digest
     data: dict[str, Any] | None = None  # on the wire only
     binary_data: dict[str, Any] | None = None  # on the wire only
 
@@ -73,6 +85,22 @@ class Source(Resource):
     def source(self) -> SourceRef:
         """Its name as edges know it."""
         return SourceRef(SourceKind(type(self).KIND.kind.lower()), self.namespace, self.name)
+
+    def compared(self, ways: Iterable[Comparison]) -> dict[str, bytes]:
+        """The digests of the keys that count, each in its form; of bytes, where it was not hashed in that form."""
+        if not ways:
+            return self.digests
+        forms = {key: form_of(key, ways) for key in self.digests}
+        return {
+            key: digest if forms[key] == BYTES else self.forms.get(forms[key], {}).get(key, digest)
+            for key, digest in self.digests.items()
+            if forms[key] != IGNORE
+        }
+
+    def lacks(self, ways: Iterable[Comparison]) -> bool:
+        """Whether a key was not hashed in the form in which it is compared."""
+        forms = {key: form_of(key, ways) for key in self.digests} if ways else {}
+        return any(form not in (BYTES, IGNORE) and key not in self.forms.get(form, ()) for key, form in forms.items())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.ref)!r}, keys={sorted(self.digests)})"
@@ -91,9 +119,15 @@ assert (ConfigMapSource.KIND, SecretSource.KIND) == (ConfigMap.KIND, Secret.KIND
 
 @lru_cache(maxsize=64)
 def source_transform(
-    annotations: frozenset[str], hashes: tuple[Hash, ...] = (), compare: tuple[CompareConfig, ...] = ()
+    annotations: frozenset[str],
+    hashes: tuple[Hash, ...] = (),
+    compare: tuple[CompareConfig, ...] = (),
+    demand: Demand | None = None,
 ) -> Callable[[Source], Source]:
-    """What the cache keeps of a source: always the same function for the same arguments, as caches ask for."""
+    """What the cache keeps of a source: always the same function for the same arguments, as caches ask for.
+
+    Keys are hashed as bytes, in the forms that the source itself or `compare` asks for, and in those of `demand`.
+    """
 
     def digested(source: Source) -> Source:
         kind = SourceKind(type(source).KIND.kind.lower())
@@ -101,8 +135,12 @@ def source_transform(
         kept = {name: value for name, value in source.annotations.items() if name in annotations}
         settings = read_source_settings(kept)
         values = bool(source.data or source.binary_data)
-        ways = (*settings.compare, *comparisons_for(compare, kind.value, meta.namespace, meta.name))
-        forms = {key: form for key in _keys(source) if (form := form_of(key, ways)) != BYTES} if ways else {}
+        ref = SourceRef(kind, meta.namespace, meta.name)
+        ways = {(*settings.compare, *comparisons_for(compare, kind.value, meta.namespace, meta.name))}
+        if demand is not None:
+            ways.update(demand.of(ref))
+            demand.superseded(ref, meta.resource_version)
+        digests, forms = _digests(source, ways) if values else (source.digests, source.forms)
         return type(source)(
             metadata=ObjectMeta(
                 name=meta.name,
@@ -113,10 +151,8 @@ def source_transform(
                 annotations=kept or None,
                 deletion_timestamp=meta.deletion_timestamp,
             ),
-            digests=_digests(source, forms) if values else source.digests,
-            forms=forms if values else source.forms,
-            plain={key: one for key, one in _digests(source, {}).items() if key in forms} if forms else source.plain,
-            compared=(names_digest([str(way) for way in ways]) if ways else "") if values else source.compared,
+            digests=digests,
+            forms=forms,
             hashes=source.hashes or {one.name: one(kind, source.data, source.binary_data) for one in hashes},
             settings=settings,
         )
@@ -153,20 +189,26 @@ def names_digest(names: Collection[str]) -> str:
     return _text(hashlib.sha256(msgspec.json.encode(sorted(names))).digest()[:SHORT])
 
 
-def _keys(source: Source) -> Iterable[str]:
-    return (*(source.data or ()), *(source.binary_data or ()))
+def _digests(
+    source: Source, ways: Collection[tuple[Comparison, ...]]
+) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
+    """The digests of all keys as bytes, and those in other forms, by form."""
+    digests: dict[str, bytes] = {}
+    forms: dict[str, dict[str, bytes]] = {}
+    for key, value, binary in _values(source):
+        digests[key] = key_digest(value, binary=binary)
+        for form in {form_of(key, one) for one in ways} - {BYTES, IGNORE}:
+            forms.setdefault(form, {})[key] = key_digest(canonical(form, value), binary=binary)
+    return digests, forms
 
 
-def _digests(source: Source, forms: Mapping[str, str]) -> dict[str, bytes]:
+def _values(source: Source) -> Iterator[tuple[str, bytes, bool]]:
+    """Each key with its bytes, and whether it is one of `binaryData`."""
     secret = isinstance(source, SecretSource)
-    found = {}
     for key, value in (source.data or {}).items():
-        plain = _decoded(value) if secret else str(value or "").encode(errors="surrogatepass")
-        found[key] = key_digest(canonical(forms[key], plain) if key in forms else plain)
+        yield key, _decoded(value) if secret else str(value or "").encode(errors="surrogatepass"), False
     for key, value in (source.binary_data or {}).items():
-        plain = _decoded(value)
-        found[key] = key_digest(canonical(forms[key], plain) if key in forms else plain, binary=True)
-    return found
+        yield key, _decoded(value), True
 
 
 def _decoded(value: Any) -> bytes:

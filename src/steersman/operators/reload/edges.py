@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from steersman.errors import FormatError
+from steersman.operators.reload.comparison import LONGEST_WAYS, Comparison, comparisons_for, ways_of
 from steersman.operators.reload.dialect import Claim
 from steersman.operators.reload.settings import Mode, Pattern, Settings
 from steersman.operators.reload.state import read_state
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.dialect import Dialect
     from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.features import CompareConfig
     from steersman.operators.reload.references import Reference
     from steersman.operators.reload.types import Scope
     from steersman.operators.reload.workloads import Workload
@@ -50,6 +52,9 @@ class Sources(Protocol):
     def of_namespace(self, kind: SourceKind, namespace: str) -> Iterable[Source]:
         """All sources of a kind in one namespace."""
 
+    def compares(self, ref: SourceRef, ways: str) -> None:
+        """Somebody compares the keys of a source so: it has to be hashed in these forms."""
+
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """A workload depends on a source."""
@@ -60,6 +65,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     required: frozenset[str] = frozenset()  # keys without which pods do not start
     optional: bool = False  # pods start without the source
     rules: tuple[str, ...] = ()
+    ways: tuple[Comparison, ...] = ()  # in which its keys are compared; the first that matches a key decides
 
     def uses(self, key: str) -> bool:
         """Whether a change of this key matters."""
@@ -79,6 +85,7 @@ class Edges(msgspec.Struct, frozen=True, kw_only=True):
 
     tracked: tuple[Edge, ...] = ()
     untracked: tuple[Untracked, ...] = ()
+    withheld: tuple[SourceRef, ...] = ()  # of other namespaces, and not granted: nobody learns whether they exist
     reason: str = ""  # why nothing is tracked, when nothing is
     problems: tuple[str, ...] = ()
 
@@ -93,11 +100,13 @@ def edges_of(
     kinds: Collection[SourceKind] = (SourceKind.CONFIGMAP, SourceKind.SECRET),
     ignored: Sequence[Pattern] = (),
     names: Mapping[SourceKind, frozenset[str]] = MappingProxyType({}),
+    compare: Sequence[tuple[str, Sequence[CompareConfig]]] = (),
 ) -> Edges:
     """What `workload` depends on; `namespace` is what its namespace asks for, `kinds` are the sources watched.
 
     `ignored` are the sources and keys that policies leave out, besides the workload's own; `names` the only ones of a
-    kind that are watched, where there is a list.
+    kind that are watched, where there is a list; `compare` says how keys are compared, besides the sources' own word:
+    who says so, and what, the first to decide first.
     """
     settings = workload.facts.settings
     problems = (
@@ -115,22 +124,29 @@ def edges_of(
         *_scoped(workload, sources, scopes),
         *(claim for dialect in dialects for claim in dialect.claims(workload, sources)),
     ]
-    tracked, refused = [], []
+    tracked, refused, withheld = [], [], []
     for edge in _united(claims):
         if edge.source.name not in names.get(edge.source.kind, (edge.source.name,)):
             refused.append(Untracked(edge.source, f"{edge.source.kind.value} of that name is not watched"))
             continue
         edge_or_rule = _allowed(edge, workload, sources, kinds, ignored)
         if isinstance(edge_or_rule, Edge):
-            tracked.append(edge_or_rule)
+            ways, problem = _ways(edge_or_rule, workload, sources.get(edge.source), compare)
+            tracked.append(msgspec.structs.replace(edge_or_rule, ways=ways) if ways else edge_or_rule)
+            problems = (*problems, problem) if problem else problems
         else:
             refused.append(Untracked(edge.source, edge_or_rule))
+            if edge_or_rule == _ungranted(workload):
+                withheld.append(edge.source)
+                named = edge.source.seen_from(workload.namespace)
+                problems = (*problems, f"{RELOAD_EXTRA}: {named}: {edge_or_rule}")
     unclaimed = "not enrolled" if mode is None else f"not named by {RELOAD}"
     claimed = {claim.source for claim in claims}
     reason = "" if tracked else _reason(workload, mode, claims, refused)
     return Edges(
         tracked=tuple(tracked),
         untracked=(*refused, *_not_watched(workload, claimed, unclaimed)),
+        withheld=tuple(withheld),
         reason=reason,
         problems=(*problems, *_problems_of(tracked, workload, sources)),
     )
@@ -223,11 +239,11 @@ def _allowed(
     if edge.source.kind not in kinds:
         return f"{edge.source.kind.value} is not watched"
     source = sources.get(edge.source)
+    foreign = edge.source.namespace != workload.namespace
+    if foreign and (source is None or not source.settings.grants(workload.namespace)):
+        return _ungranted(workload)  # the same answer whether it exists or not
     if source is not None and source.settings.off:
         return f"{RELOAD}: off on the source"
-    foreign = edge.source.namespace != workload.namespace
-    if foreign and source is not None and not source.settings.grants(workload.namespace):
-        return f"the source does not grant it ({SHARE_WITH}: {workload.namespace})"
     patterns = [pattern for pattern in (*workload.facts.settings.ignore, *ignored) if pattern.matches(edge.source)]
     if whole := next((pattern for pattern in patterns if pattern.key is None), None):
         return f"{RELOAD_IGNORE}: {whole}"
@@ -235,6 +251,28 @@ def _allowed(
     if edge.keys is not None and not any(map(edge.uses, edge.keys)):
         return f"{RELOAD_IGNORE}: {', '.join(map(str, patterns))}"
     return edge
+
+
+def _ways(
+    edge: Edge, workload: Workload, source: Source | None, compare: Sequence[tuple[str, Sequence[CompareConfig]]]
+) -> tuple[tuple[Comparison, ...], str]:
+    """In which ways the keys of a source are compared for a workload, and what is wrong with that."""
+    ref = edge.source
+    if source is None or ref.kind is SourceKind.PROVIDER_CLASS:
+        return (), ""
+    said = [*source.settings.compare]
+    for where, rows in compare:
+        said += comparisons_for(rows, ref.kind.value, ref.namespace, ref.name, where)
+    ways, globs = ways_of(said)
+    if len(ways) == globs:
+        return ways, ""
+    name = ref.seen_from(workload.namespace)
+    noted = f"only the first {len(ways)} fit into {LONGEST_WAYS} characters and count"
+    return ways, f"{name}: {globs} globs say how its keys are compared; {noted}"
+
+
+def _ungranted(workload: Workload) -> str:
+    return f"the source does not grant it ({SHARE_WITH}: {workload.namespace})"
 
 
 def _not_watched(workload: Workload, claimed: Collection[SourceRef], rule: str) -> tuple[Untracked, ...]:

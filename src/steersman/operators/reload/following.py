@@ -1,8 +1,9 @@
 """Following: from looks to the fleet, and from rollouts to people.
 
-A look leaves its standing in the fleet, and a restart is claimed there before it is made. Afterwards the rollout is
-followed by the workload's own status, which the watch brings anyway; pods are asked only when it takes long. An outcome
-is told once: a failure by an Event, both by log and metric.
+A look leaves its standing in the fleet, and a restart, a call or an eviction is claimed there before it is made. A
+claim that the next look no longer wants is released. Afterwards the rollout is followed by the workload's own status,
+which the watch brings anyway; pods are asked only when it takes long. An outcome is told once: a failure by an Event,
+both by log and metric.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from steersman.operators.reload.apply import describe
 from steersman.operators.reload.fleet import Standing
 from steersman.operators.reload.gates import change_digest
-from steersman.operators.reload.plan import Action
+from steersman.operators.reload.plan import UNDER_WAY, Action
 from steersman.operators.reload.podtrouble import trouble_of
 from steersman.operators.reload.progress import Phase
 from steersman.operators.reload.state import Applied
@@ -58,13 +59,14 @@ class Follower:
                 },
                 gate=plan.gate,
                 reason=plan.reason if plan.gate else "",
+                waits_for=plan.waits_for,
                 due=plan.due,
                 since=now.wall - max(0.0, now.tick - plan.observed.first) if plan.gate else 0.0,
                 history=(plan.state or plan.observed.applied or Applied()).history,
             )
         before = self.fleet.standing(me)
         self.fleet.looked(me, look.workload.ref, standing)
-        if acts and plan.action is Action.RESTART:
+        if acts and plan.action in UNDER_WAY:
             self.fleet.rollouts.claim(
                 me,
                 now=now.wall,
@@ -72,11 +74,13 @@ class Follower:
                 sources=[change.source for change in plan.changes],
                 deadline_seconds=look.policy.deadline.total_seconds(),
             )
-        elif before is not None and before.gate and not plan.gate:
+            return
+        self.fleet.rollouts.released(me)
+        if before is not None and before.gate and not plan.gate:
             self.fleet.wake()  # whoever waited for its restart waits for nothing now
 
     def made(self, look: Look, seen: Workload | None) -> None:
-        """The restart was made; `seen` is the workload as it was written."""
+        """What was claimed is made; `seen` is the workload as it was written, None where that was the end of it."""
         me = workload_id(look.workload)
         self.fleet.rollouts.started(me, seen)
         rollout = self.fleet.rollouts.get(me)
@@ -93,7 +97,8 @@ class Follower:
         rollout = self.fleet.rollouts.get(me)
         if rollout is None or not rollout.stamp:
             return None
-        if self._ask_pods and rollout.phase(now) is Phase.PROGRESSING and now >= rollout.started + ASK_PODS_SECONDS:
+        asks = self._ask_pods and not rollout.evicts  # who evicts looks at them anyway
+        if asks and rollout.phase(now) is Phase.PROGRESSING and now >= rollout.started + ASK_PODS_SECONDS:
             self.fleet.rollouts.troubled(me, await trouble_of(ctx.client, look.workload, rollout.stamp))
             now = ctx.clock.time()
         ended = self.fleet.rollouts.outcome(me, now)
@@ -105,7 +110,7 @@ class Follower:
             return None
         asked = now - rollout.started
         question = rollout.started + ASK_PODS_SECONDS * (1 + int(asked // ASK_PODS_SECONDS))
-        return min(question, rollout.started + rollout.deadline_seconds)
+        return min(question, rollout.expires)
 
     def _tell(self, ctx: Context, workload: Workload, ended: Rollout, now: float) -> None:
         phase, seconds = ended.phase(now), round(now - ended.started)

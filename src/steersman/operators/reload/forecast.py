@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steersman.kube.times import format_time
-from steersman.operators.reload.changes import wanted
+from steersman.operators.reload.changes import told_ways, wanted
 from steersman.operators.reload.fleet import SOFT
 from steersman.operators.reload.ledger import Observed
 from steersman.operators.reload.plan import Action
@@ -183,7 +183,14 @@ def _why_not(look: Look, written: Collection[SourceRef]) -> str:
     if used and written and not used & set(written):
         return f"it uses none of the changed sources (uses {_names(used, look.workload.namespace)})"
     if used and written:
-        return "the keys it uses have not changed"
+        ways = [
+            way
+            for edge in look.edges.tracked
+            if edge.source in written
+            for way in told_ways(edge, look.sources.get(edge.source))
+        ]
+        compared = f", compared as {', '.join(dict.fromkeys(ways))}" if ways else ""
+        return f"the keys it uses have not changed{compared}"
     if look.plan.action is Action.SEED:
         return "first sight: what it uses is written down, without a restart"
     return look.plan.reason

@@ -84,6 +84,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     depends: tuple[WorkloadId, ...] = ()
     max_concurrent: int = 0  # rollouts at once in the namespace; 0: no limit
     max_concurrent_cluster: int = 0
+    notify: tuple[str, ...] | None = None  # who is told, by name; None: everybody
     on_failure: OnFailure = OnFailure.HALT
     deadline: timedelta = timedelta(minutes=10)
     guard: Guard = Guard()
@@ -97,6 +98,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True):
     gate: str
     reason: str
     due: float | None = None  # when to look again, in seconds since the epoch; None: when something changes
+    waits_for: WorkloadId | None = None  # the other workload that opens it
 
 
 class Company(Protocol):
@@ -116,7 +118,7 @@ class Company(Protocol):
     def outcome(self, me: WorkloadId, now: Moment) -> tuple[str, int | None]:
         """How its last restart ended, and after how many seconds; "" when nobody knows."""
 
-    def problems(self, me: WorkloadId, policy: Policy) -> tuple[str, ...]:
+    def problems(self, me: WorkloadId, policy: Policy, now: Moment) -> tuple[str, ...]:
         """What is wrong with what it asks of others."""
 
 
@@ -137,7 +139,8 @@ def first_closed(
         return Closed(gate="missing", reason=missing)
     for where, freeze in (*policy.freezes, *_frozen_sources(me, held)):
         if freeze.holds(now.wall):
-            return Closed(gate="freeze", reason=f"{FREEZE} on {where}", due=freeze.until)
+            why = f", which cannot be read: {freeze.broken}" if freeze.broken else ""
+            return Closed(gate="freeze", reason=f"{FREEZE} on {where}{why}", due=freeze.until)
     if company is not None and (closed := company.needs_approval(me, policy, _to_approve(held, policy), now)):
         return closed
     due = _affordable(restarts, policy.budget, now.wall)
@@ -150,9 +153,9 @@ def first_closed(
     if company is not None and (closed := company.goes_before(me, policy, sources, now)):
         return closed
     if not urgent:
-        wait = policy.window.due(first=observed.first, last=observed.last) - now.tick
-        if restarts and policy.window.interval:
-            wait = max(wait, max(restarts) + policy.window.interval.total_seconds() - now.wall)
+        past = max((at for at in restarts if at <= now.wall), default=None)  # a clock may have been ahead
+        restarted = None if past is None else now.tick - (now.wall - past)
+        wait = policy.window.due(first=observed.first, last=observed.last, restarted=restarted) - now.tick
         if wait > 0:
             return Closed(gate="window", reason=f"window ({policy.window})", due=now.wall + wait)
     return None if company is None else company.has_room(me, policy, now)

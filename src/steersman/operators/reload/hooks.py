@@ -6,15 +6,17 @@
             return hold("the database is being moved", seconds=600)
         return allow()
 
-It is called once all gates are open, in a thread of its own. An exception, a hang or an answer that is no decision
-means what `reload.hook.onError` says: `allow` (the default: configuration is applied) or `hold`. A call that hangs is
-left behind; until it returns no other one is made and the default decides.
+It is called once all gates are open, in a thread of its own, and they are asked again before its answer counts. An
+exception, a hang or an answer that is no decision means what `reload.hook.onError` says: `allow` (the default:
+configuration is applied) or `hold`. A call that hangs is left behind; until it returns no other one is made and the
+default decides.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import threading
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
@@ -29,12 +31,15 @@ from steersman.operators.reload.plan import APPLYING, Action
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from steersman.clock import Clock
     from steersman.operators.reload.features import Features
     from steersman.operators.reload.look import Look
 
 __all__ = ["GROUP", "Decision", "HookChange", "HookSource", "Judge", "allow", "change_of", "hold", "load_hook"]
 
 GROUP: Final = "steersman.reload.hooks"
+FRESH_SECONDS: Final = 30.0  # for so long an answer counts
+LONGEST_SECONDS: Final = 86_400.0  # a function is asked again after a day, whatever it said
 RETRY_SECONDS: Final = 60.0  # after a hold that names no time, and after a failure that holds
 
 
@@ -85,7 +90,7 @@ def allow() -> Decision:
 
 
 def hold(reason: str, seconds: float | None = None) -> Decision:
-    """Not now; ask again after `seconds`, or after a minute."""
+    """Not now; ask again after `seconds` (a day at most), or after a minute."""
     return Decision(False, reason, seconds)
 
 
@@ -125,6 +130,18 @@ def change_of(look: Look, now: float) -> HookChange:
     )
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """What the function said, and to what."""
+
+    question: object
+    decision: Decision
+    at: float
+
+
+def _question(look: Look) -> object:
+    return look.plan.action, look.plan.changes  # by key, not by value: sources that never rest must not starve
+
+
 class Judge:
     """Asks the function, and is safe from it."""
 
@@ -134,6 +151,7 @@ class Judge:
         self._on_error = on_error
         self._busy: asyncio.Future[Any] | None = None  # a call that did not come back in time
         self._turn = asyncio.Lock()
+        self._answers: dict[str, _Answer] = {}  # by uid of the workload
         self.failures = 0
 
     @classmethod
@@ -143,14 +161,28 @@ class Judge:
             return None
         return cls(load_hook(on.hook.name), timeout=on.hook_timeout.total_seconds(), on_error=on.hook.on_error)
 
-    async def judged(self, look: Look, now: float) -> Look:
-        """The look, with its plan held back when the function says so."""
+    async def ask(self, look: Look, clock: Clock) -> None:
+        """Have the function decide about a look's plan; the answer counts for the next look that finds the same."""
+        decision = await self.decide(change_of(look, clock.time()))
+        now = clock.time()
+        self._answers = {who: one for who, one in self._answers.items() if now - one.at < FRESH_SECONDS}
+        self._answers[look.workload.metadata.uid] = _Answer(_question(look), decision, now)
+
+    def verdict(self, look: Look, now: float) -> Look | None:
+        """The look, with its plan held back when the function says so; None: it has not been asked about this.
+
+        A function takes its time, in which others are restarted, and people freeze things. So an answer is never acted
+        on by the look that asked, but by the next one.
+        """
         if look.plan.action not in APPLYING:
             return look
-        decision = await self.decide(change_of(look, now))
+        answer = self._answers.pop(look.workload.metadata.uid, None)
+        if answer is None or answer.question != _question(look) or now - answer.at >= FRESH_SECONDS:
+            return None
+        decision = answer.decision
         if decision.allowed:
             return look
-        due = now + (RETRY_SECONDS if decision.seconds is None else max(1.0, decision.seconds))
+        due = now + (RETRY_SECONDS if decision.seconds is None else min(max(1.0, decision.seconds), LONGEST_SECONDS))
         held = replace(
             look.plan, action=Action.WAIT, gate="hook", reason=f"hook: {decision.reason}", due=due, state=None
         )
@@ -172,11 +204,27 @@ class Judge:
             return allow()
         if answer is False:
             return hold("it said no")
-        return answer if isinstance(answer, Decision) else self._default(f"{type(answer).__name__} is no decision")
+        if not isinstance(answer, Decision):
+            return self._default(f"{type(answer).__name__} is no decision")
+        problem = _problem_of(answer)
+        return self._default(problem) if problem else answer
 
     def _default(self, why: str) -> Decision:
         self.failures += 1
         return allow() if self._on_error == "allow" else hold(f"the hook failed: {why}")
+
+
+def _problem_of(decision: Decision) -> str:
+    """What is wrong with a decision, whose types nobody has checked; empty when nothing is."""
+    seconds: Any = decision.seconds
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and (not number or (isinstance(seconds, float) and math.isnan(seconds))):
+        return f"seconds={str(seconds)[:100]!r} is not a number"
+    allowed: Any = decision.allowed
+    reason: Any = decision.reason
+    if not (isinstance(allowed, bool) and isinstance(reason, str)):
+        return "a decision is a boolean with a reason in words"
+    return ""
 
 
 def _in_a_thread(function: Callable[[HookChange], Any], change: HookChange) -> asyncio.Future[Any]:

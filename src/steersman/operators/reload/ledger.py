@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from steersman.operators.reload.state import Applied
+from steersman.operators.reload.comparison import BYTES, IGNORE, form_of
+from steersman.operators.reload.state import Applied, Entry
 from steersman.operators.reload.types import APPLIED, RESTARTED_AT, RESTARTED_FOR, SourceRef
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from steersman.kube.resources import ObjectRef
     from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.edges import Edge
     from steersman.operators.reload.workloads import Workload
 
 __all__ = ["Ledger", "Observed"]
@@ -41,11 +43,26 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     pending: dict[SourceRef, str] = {}  # the digests that wait to be applied
     first: float = 0.0  # when the first of them was seen, on the monotonic clock
     last: float = 0.0  # when one of them last changed
-    seen: dict[SourceRef, str] = {}  # digests at first sight of edges whose seed is not written yet
+    seen: dict[SourceRef, Entry] = {}  # edges at first sight, as long as their seed is not written
     applied: Applied | None = None  # the last state read or written, in case somebody wipes the annotation
-    wiped: int = 0  # how often somebody removed our annotation
+    wiped: tuple[float, ...] = ()  # when somebody removed our annotation since the last restart, on the monotonic clock
     refusals: int = 0  # how often the server refused the restart that is pending
     reported: tuple[str, ...] = ()  # what people were last told
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """When a source's data last changed."""
+
+    revision: str
+    created: str = ""  # the revision of its creation, where that was seen
+    keys: dict[str, dict[str, str]] = {}  # since then: key -> form -> the revision that last changed it in that form
+
+    def touching(self, edge: Edge) -> Iterable[str]:
+        """The revisions of the changes since then that matter to an edge."""
+        for key, forms in self.keys.items():
+            form = form_of(key, edge.ways)
+            if edge.uses(key) and form != IGNORE:
+                yield forms.get(form, forms[BYTES])
 
 
 class Ledger:
@@ -61,7 +78,7 @@ class Ledger:
         self._since: dict[ObjectRef, str] = {}
         self._born: dict[ObjectRef, str] = {}  # the revision that created it, where the watch has shown just that
         self._written: dict[ObjectRef, str] = {}  # our own last word on a workload, which is no news when it comes back
-        self._moved: dict[SourceRef, tuple[str, bool]] = {}  # revision of the last change, whether it was the creation
+        self._moved: dict[SourceRef, Moved] = {}
 
     # -- what the watches tell ---------------------------------------------------------------------------------------
 
@@ -90,11 +107,14 @@ class Ledger:
             return True
         if old is None:
             if self.live and self._sees(new.source):
-                self._moved[new.source] = (new.metadata.resource_version, True)
+                revision = new.metadata.resource_version
+                self._moved[new.source] = Moved(revision=revision, created=revision)
             return True
         if old.digests != new.digests:
-            self._moved[new.source] = (new.metadata.resource_version, False)
+            self._moved[new.source] = _moved(self._moved.get(new.source), old, new)
             return True
+        if old.forms != new.forms:
+            return True  # it has been hashed in a form that somebody waits for
         return old.metadata.annotations != new.metadata.annotations or old.metadata.labels != new.metadata.labels
 
     # -- interests -------------------------------------------------------------------------------------------------
@@ -128,6 +148,10 @@ class Ledger:
         uid = workload.metadata.uid
         return known if known is not None and known.uid == uid else Observed(uid=uid)
 
+    def knows(self, workload: ObjectRef) -> bool:
+        """Whether anything is remembered of it: it exists and takes part."""
+        return workload in self._observed
+
     def keep(self, workload: ObjectRef, observed: Observed) -> None:
         """Remember for the next look."""
         self._observed[workload] = observed
@@ -136,16 +160,20 @@ class Ledger:
         """This state is our own word."""
         self._written[workload] = state
 
-    def moved(self, workload: ObjectRef, sources: Collection[SourceRef]) -> dict[SourceRef, bool]:
-        """Those of `sources` that changed after the workload took its edges; true for one that was created then."""
+    def moved(self, workload: ObjectRef, edges: Collection[Edge]) -> dict[SourceRef, bool]:
+        """The sources that changed for the workload after it took its edges; true for one that was created then."""
         since = self._since.get(workload, "")
         if not since.isdecimal():
             return {}
         found = {}
-        for source in sources:
-            revision, created = self._moved.get(source, ("", False))
-            if revision.isdecimal() and int(revision) > int(since):
-                found[source] = created
+        for edge in edges:
+            moved = self._moved.get(edge.source)
+            if moved is None:
+                continue
+            if any(_later(revision, since) for revision in moved.touching(edge)):
+                found[edge.source] = False
+            elif _later(moved.created, since):
+                found[edge.source] = True
         return found
 
     def born_after(self, workload: ObjectRef, sources: Collection[SourceRef]) -> frozenset[SourceRef]:
@@ -154,12 +182,8 @@ class Ledger:
         Two watches are two streams: a workload may be seen before a change that it was created after.
         """
         born = self._born.get(workload, "")
-        changes = ((source, self._moved.get(source, ("", False))[0]) for source in sources)
-        return frozenset(
-            source
-            for source, revision in changes
-            if born.isdecimal() and revision.isdecimal() and int(revision) < int(born)
-        )
+        changes = ((source, moved.revision) for source in sources if (moved := self._moved.get(source)) is not None)
+        return frozenset(source for source, revision in changes if _later(born, revision))
 
     def leave(self, workload: ObjectRef) -> None:
         """The workload takes no part: when it does again, it starts afresh."""
@@ -181,6 +205,24 @@ class Ledger:
     def waiting(self) -> list[ObjectRef]:
         """Which they are."""
         return [workload for workload, observed in self._observed.items() if observed.pending]
+
+
+def _moved(before: Moved | None, old: Source, new: Source) -> Moved:
+    """What is known of a source's changes after one more: a key that means the same as before has not moved."""
+    revision = new.metadata.resource_version
+    there = {*old.digests, *new.digests}
+    keys = {key: forms for key, forms in before.keys.items() if key in there} if before is not None else {}
+    for key in there:
+        if old.digests.get(key) == new.digests.get(key):
+            continue
+        known = keys.get(key, {BYTES: ""})
+        same = [form for form in new.forms if new.forms[form].get(key) == old.forms.get(form, {}).get(key, b"")]
+        keys[key] = {BYTES: revision, **{form: known.get(form, known[BYTES]) for form in same}}
+    return Moved(revision=revision, created=before.created if before is not None else "", keys=keys)
+
+
+def _later(one: str, other: str) -> bool:
+    return one.isdecimal() and other.isdecimal() and int(one) > int(other)
 
 
 def _aspects(workload: Workload) -> object:

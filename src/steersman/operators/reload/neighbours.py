@@ -48,10 +48,12 @@ def beside_others(
         )
     if config.rivals == ():
         return Parts(controllers=())
+    within = (*(around.namespaces or ()), *config.namespaces)
     rivals = RivalWatch(
         LEASES if config.rivals is None else config.rivals,
         own=around.lease,
-        within=(*(around.namespaces or ()), *config.namespaces),
+        within=within,
+        asks=config.pods and not within,
         home=(around.own_namespace,),
         trusted=config.rival_namespaces,
         registry=registry,

@@ -7,8 +7,9 @@ times and then given up, counted; what waits is bounded.
 
 The mark says up to when everything has been told, and outlives the process (`steersman.operators.reload.told`).
 Restarts after it that the history of a workload names, and that this process did not make, are told by it. So each
-restart is told at least once, and twice only when a process died between delivery and mark. Without a Lease there is no
-mark, and what is not delivered when the process ends is not told later.
+restart is told at least once, whoever dies when, and twice only when a process died between delivery and mark. Nothing
+is restarted before there is a mark. Without a Lease there is none, and what is not delivered when the process ends is
+not told later.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
+from msgspec.structs import replace
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from steersman.clock import SYSTEM_CLOCK
@@ -29,20 +31,23 @@ from steersman.kube.durations import parse_duration
 from steersman.kube.errors import KubeError
 from steersman.operators.reload.fleet import SOFT
 from steersman.operators.reload.notices import Member, Notice, body_of, check_template
-from steersman.operators.reload.plan import APPLYING, Action
+from steersman.operators.reload.plan import APPLIED_BY, APPLYING, Action
 from steersman.operators.reload.progress import Phase
-from steersman.operators.reload.state import Applied
-from steersman.operators.reload.told import LeaseMark, changes_in
-from steersman.operators.reload.workloads import workload_id
+from steersman.operators.reload.state import Applied, read_state
+from steersman.operators.reload.told import Account, LeaseMark, changes_in
+from steersman.operators.reload.types import APPLIED
+from steersman.operators.reload.workloads import Workload, workload_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from steersman.cache.contract import Informer
     from steersman.clock import Clock
     from steersman.operators.reload.changes import Change
     from steersman.operators.reload.features import NotifyConfig
     from steersman.operators.reload.fleet import Fleet
     from steersman.operators.reload.look import Look
+    from steersman.operators.reload.plan import Plan
     from steersman.operators.reload.state import Past
     from steersman.operators.reload.types import SourceRef, WorkloadId
     from steersman.runtime.cluster import Cluster
@@ -54,7 +59,9 @@ LONGEST_SECONDS: Final = 3600.0  # then the message goes out, whatever is still 
 LOOK_SECONDS: Final = 1.0
 WAITING: Final = 1000  # messages for one receiver
 SAME_SECONDS: Final = 60.0  # between the decision of a restart and its stamp
+MOST_REFUSED: Final = 10_000  # workloads of which it is remembered that a refusal was told
 NOTHING: Final = Applied()
+_ACTIONS: Final = {"none": Action.TRACK.value, "http": Action.CALL.value, "evict": Action.EVICT.value}
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 log = structlog.get_logger(__name__)
@@ -104,12 +111,12 @@ class Notifier:
         self._fleet = fleet
         self._clock = clock
         self._groups: list[_Group] = []
+        self._refused: dict[WorkloadId, str] = {}  # what was told of whom the server would not have
         self._lease = lease
-        self._since: int | None = None  # restarts after this second may be untold; None: not known (yet)
-        self._marked = 0  # the mark as it is written
-        self._early: dict[WorkloadId, tuple[Past, ...]] = {}  # the past of those that were looked at before that
-        self._latest: dict[WorkloadId, int] = {}  # the last restart of each that is told here
-        self._told = 0  # the last second of which something has been told
+        self.account = Account()
+        self.ready = asyncio.Event()  # there is a mark: from now on restarts may be made
+        if lease is None:
+            self.ready.set()
         self._untold: dict[str, tuple[int, int]] = {}  # messages on their way: first second, receivers left
         self._outboxes = [asyncio.Queue[Notice](WAITING) for _ in sinks]  # one that is slow holds up no other
         self.delivered = Counter(
@@ -125,42 +132,70 @@ class Notifier:
 
     # -- what the controllers tell ------------------------------------------------------------------------------------
 
+    def begins(self, look: Look) -> Look:
+        """A plan is about to be carried out; returns it with its date in the history, later than all that was told."""
+        plan, meta = look.plan, look.workload.metadata
+        if self._lease is None or plan.action not in APPLYING or plan.state is None or not plan.state.history:
+            return look
+        past = plan.state.history
+        at = self.account.begin(workload_id(look.workload), past, meta.resource_version)
+        state = replace(plan.state, history=(*past[:-1], replace(past[-1], at=at)))
+        return replace(look, plan=replace(plan, state=state))
+
     def looked(self, look: Look, *, written: bool) -> None:
         """A plan was carried out."""
         who, plan = workload_id(look.workload), look.plan
         made = written and plan.action in APPLYING
+        if made or not plan.changes:
+            self._refused.pop(who, None)
         past = (plan.state or plan.observed.applied or NOTHING).history
-        if self._lease is not None and past:
-            self._remember(who, past[:-1] if made else past)
+        if self._lease is not None:
+            self._remember(who, past[:-1] if made else past, look.workload.metadata.resource_version)
         if made:
             outcome = "progressing" if plan.action is Action.RESTART else "applied"
             at = past[-1].at if past else int(self._clock.time())
-            self._latest[who] = at
+            if self._lease is not None:
+                self.account.made(who, at)
             self._join(plan.changes, Member(workload=who, action=plan.action.value, outcome=outcome), at)
 
     def failed(self, look: Look, error: KubeError) -> None:
         """The server would not have it."""
-        if look.plan.action in APPLYING:
+        who = workload_id(look.workload)
+        if 400 <= error.code < 500 and error.code != 408:  # otherwise it may have been made: the workload will show it
+            self.account.refused(who)
+        if look.plan.action in APPLYING and self._is_news(who, look.plan):
             member = Member(
-                workload=workload_id(look.workload),
+                workload=who,
                 action=look.plan.action.value,
                 outcome="failed",
                 reason=f"{error.reason}: the server refused the restart",
             )
             self._join(look.plan.changes, member, int(self._clock.time()))
 
-    def _remember(self, who: WorkloadId, past: tuple[Past, ...]) -> None:
+    def _is_news(self, who: WorkloadId, plan: Plan) -> bool:
+        """Whether a refusal is the first one of this change: it is tried again for as long as it is pending."""
+        state = NOTHING if plan.state is None else plan.state
+        wanted = str((plan.changes, sorted((name, one.digest) for name, one in state.sources.items()), state.total))
+        if self._refused.get(who) == wanted:
+            return False
+        if len(self._refused) >= MOST_REFUSED:
+            self._refused.pop(next(iter(self._refused)))
+        self._refused[who] = wanted
+        return True
+
+    def _remember(self, who: WorkloadId, past: tuple[Past, ...], revision: str) -> None:
         """Tell what the process before this one has not told any more."""
-        if self._since is None:
-            self._early[who] = past
-            return
-        for one in past:
-            if one.at <= max(self._since, self._latest.get(who, 0)):
-                continue
-            self._latest[who] = one.at
+        for one in self.account.saw(who, past, revision):
             rollout = self._fleet.rollouts.get(who)
-            last = one is past[-1] and rollout is not None and abs(rollout.started - one.at) <= SAME_SECONDS
             word, _, reason = one.outcome.partition(": ")
+            if word == APPLIED_BY:
+                self._join(
+                    changes_in(one.told, who.namespace),
+                    Member(workload=who, action=_ACTIONS.get(reason, reason), outcome="applied"),
+                    one.at,
+                )
+                continue
+            last = one is past[-1] and rollout is not None and abs(rollout.started - one.at) <= SAME_SECONDS
             outcome = "progressing" if last else "failed" if word == "failed" else "available"
             member = Member(workload=who, action="restart", outcome=outcome, reason=reason, seconds=one.seconds)
             self._join(changes_in(one.told, who.namespace), member, one.at)
@@ -184,41 +219,45 @@ class Notifier:
         mark = None if self._lease is None or cluster is None else LeaseMark(cluster.client, self._lease)
         if mark is not None:
             await self._resume(mark)
+        caches = [] if cluster is None else [one for one in cluster.caches if _holds_workloads(one)]
         async with asyncio.TaskGroup() as tasks:
             for place in range(len(self._sinks)):
                 tasks.create_task(self._deliver_all(place))
             while True:
+                if mark is not None and not self.account.complete and _caught_up(caches, mark.revision):
+                    self.sweep(one for cache in caches for one in _workloads(cache))
                 self.collect()
-                if mark is not None and self.mark > self._marked and await mark.write(self.mark):
-                    self._marked = self.mark
+                now = self.mark
+                if mark is not None and now > (self.account.since or 0) and await mark.write(now):
+                    self.account.marked(now)
                 await self._clock.sleep(LOOK_SECONDS)
 
     async def _resume(self, mark: LeaseMark) -> None:
-        """Go on where the process before this one ended."""
-        while self._since is None:
+        """Go on where the process before this one ended; where none was, begin with this moment."""
+        while not self.ready.is_set():
             try:
                 found = await mark.read()
             except KubeError:
                 await self._clock.sleep(LOOK_SECONDS)
                 continue
-            self.resume(found)
-        if not self._marked and await mark.write(self._since):  # there is none yet: begin with this moment
-            self._marked = self._since
+            since = self.account.resume(found, self._clock.time())
+            while found is None and not await mark.begin(since):
+                await self._clock.sleep(LOOK_SECONDS)
+            self.ready.set()
 
-    def resume(self, mark: int | None) -> None:
-        """Everything up to `mark` has been told; None: nobody knows, so nothing of the past is told."""
-        before = int(self._clock.time()) - 1  # this second is not over yet
-        self._since = self._told = before if mark is None else mark
-        self._marked = mark or 0
-        early, self._early = self._early, {}
-        for who, past in early.items():
-            self._remember(who, past)
+    def sweep(self, workloads: Iterable[Workload]) -> None:
+        """These are all workloads, as they are since we lead: tell of their past what nobody has told."""
+        for one in workloads:
+            applied = read_state(one.annotations.get(APPLIED)).applied
+            if applied is not None:
+                self._remember(workload_id(one), applied.history, one.metadata.resource_version)
+        self.account.complete = True
 
     @property
     def mark(self) -> int:
         """Up to when everything has been told."""
         waiting = [first for first, _ in self._untold.values()] + [group.first for group in self._groups]
-        return min((first - 1 for first in waiting), default=self._told)
+        return self.account.next_mark(waiting, self._clock.time())
 
     def collect(self) -> list[Notice]:
         """Put what has ended into the outbox; returns it."""
@@ -232,8 +271,7 @@ class Notifier:
                 self._groups.remove(group)
                 notice = group.notice()
                 ended.append(notice)
-                last = max(self._latest.get(who, group.first) for who in group.members)
-                self._told = max(self._told, group.first, last)
+                self.account.told(group.first, group.members)
                 self._post(notice, group.first)
         return ended
 
@@ -263,15 +301,22 @@ class Notifier:
     def _post(self, notice: Notice, first: int) -> None:
         receivers = 0
         for (sink, _), outbox in zip(self._sinks, self._outboxes, strict=True):
-            if sink.only and notice.outcome not in sink.only:
+            mine = replace(notice, members=tuple(one for one in notice.members if self._hears(sink, one.workload)))
+            if not mine.members or (sink.only and mine.outcome not in sink.only):
                 continue
             try:
-                outbox.put_nowait(notice)
+                outbox.put_nowait(mine)
                 receivers += 1
             except asyncio.QueueFull:
                 self.delivered.labels(sink.format, "dropped").inc()
         if receivers:
             self._untold[notice.id] = (first, receivers)
+
+    def _hears(self, sink: NotifyConfig, who: WorkloadId) -> bool:
+        """Whether a receiver is told about a workload."""
+        standing = self._fleet.standing(who)
+        chosen = None if standing is None else standing.policy.notify
+        return chosen is None or sink.name in chosen
 
     def _done_with(self, notice: Notice) -> None:
         """A receiver has it, or will not get it."""
@@ -314,6 +359,26 @@ class Notifier:
         self.delivered.labels(sink.format, "failed").inc()
         log.warning("message not delivered", receiver=urlsplit(address).hostname, format=sink.format, why=why)
         return False
+
+
+def _holds_workloads(informer: Informer[Any]) -> bool:
+    return isinstance(informer.target, type) and issubclass(informer.target, Workload)
+
+
+def _caught_up(informers: Sequence[Informer[Any]], revision: str) -> bool:
+    """Whether they show everything that was written before `revision`; one that may not be read shows nothing ever."""
+    for informer in informers:
+        health = informer.health()
+        reached = health.resource_version
+        behind = reached.isdecimal() and revision.isdecimal() and int(reached) < int(revision)
+        if not health.refused and (behind or not informer.has_synced()):
+            return False
+    return True
+
+
+def _workloads(informer: Informer[Any]) -> Iterator[Workload]:
+    with informer.snapshot() as found:
+        yield from found
 
 
 def _address(sink: NotifyConfig, place: int) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
 
-from steersman.operators.reload.plan import APPLYING
 from steersman.operators.reload.types import Window
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ class Oversight:
         self.ledgers: dict[str, Ledger] = {}  # by the name of their controller
         self.pretends = pretends
         self.judge: Judge | None = None  # a function of the user's that has the last word
+        self.preparing: list[Callable[[Look], Look]] = []  # who must know beforehand what is about to be carried out
         self._hurry = False
         self._answered: set[tuple[str, ObjectRef]] = set()  # looked at since, whatever came of it
         self._before: list[asyncio.Event] = []
@@ -61,7 +61,17 @@ class Oversight:
     def guard(self, reason: Callable[[str | None], str | None], *, after: asyncio.Event) -> None:
         """Write nothing while there is a reason, and nothing at all before `after` is set."""
         self.reasons.append(reason)
-        self._before.append(after)
+        self.wait_for(after)
+
+    def wait_for(self, event: asyncio.Event) -> None:
+        """Look at nothing, and write nothing, before `event` is set."""
+        self._before.append(event)
+
+    def prepared(self, look: Look) -> Look:
+        """The look that is carried out now, after everybody has heard of it who must know beforehand."""
+        for prepare in self.preparing:
+            look = prepare(look)
+        return look
 
     async def opened(self) -> None:
         """Return when it is known whether anything may be written."""
@@ -94,8 +104,7 @@ class Oversight:
         """What to remember of a plan that is not carried out: as if it were, for one who only compares."""
         if not self.pretends or plan.state is None:
             return plan.observed
-        pending = {} if plan.action in APPLYING else plan.observed.pending
-        return replace(plan.observed, applied=plan.state, seen={}, pending=pending, wiped=0)
+        return replace(plan.remembered(written=True), wiped=())  # what was never written was not removed either
 
     def hurry(self) -> None:
         """From now on no window holds anything back."""

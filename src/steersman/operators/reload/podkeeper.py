@@ -16,9 +16,11 @@ from steersman.operators.reload.apply import describe
 from steersman.operators.reload.calls import call_pods
 from steersman.operators.reload.eviction import BUDGET_SECONDS, POLL_SECONDS, next_step
 from steersman.operators.reload.plan import Action
+from steersman.operators.reload.rollouts import Rollouts
 from steersman.operators.reload.state import read_state, write_state
 from steersman.operators.reload.types import APPLIED
 from steersman.operators.reload.workloadpods import living, pods_of
+from steersman.operators.reload.workloads import workload_id
 
 if TYPE_CHECKING:
     from steersman.operators.reload.look import Look
@@ -36,7 +38,9 @@ _TROUBLE_SECONDS: Final = 30.0  # after the server would not answer
 class PodKeeper:
     """Calls and evicts pods of the workloads of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, rollouts: Rollouts | None = None) -> None:
+        """`rollouts` hear how it goes."""
+        self._rollouts = rollouts or Rollouts()
         self._told: dict[str, str] = {}  # by uid of the workload: what people were last told
         self._calling = 0
 
@@ -57,6 +61,7 @@ class PodKeeper:
         made = await call_pods(pods, look.policy.means, clock=ctx.clock)
         if made.failed:
             self._tell(ctx, workload, "ReloadCallFailed", f"for {told}: {made}", warning=True)
+            self._rollouts.going_on(workload_id(workload), f"for its pods to take the call: {made}")
             return False
         self._told.pop(workload.metadata.uid, None)
         ctx.log.info("pods called", workload=workload.title, sources=told, pods=len(made.called))
@@ -65,7 +70,7 @@ class PodKeeper:
 
     async def carry_on(self, ctx: Context, look: Look) -> float | None:
         """The next step of an eviction, if there is one; returns when to look again, in seconds since the epoch."""
-        workload = look.workload
+        workload, me = look.workload, workload_id(look.workload)
         if look.plan.action is Action.EVICT:
             return ctx.clock.time() + POLL_SECONDS  # it has just been written
         state = read_state(workload.annotations.get(APPLIED)).applied
@@ -76,10 +81,14 @@ class PodKeeper:
             if step.evict:
                 await ctx.client.evict(step.evict, namespace=workload.namespace, uid=step.uid)
                 ctx.log.info("pod evicted", workload=workload.title, pod=step.evict)
+                self._rollouts.going_on(me, f"for pod {step.evict} to go", moved=ctx.clock.time())
             elif step.finished:
                 await self._finish(ctx, workload, state)
                 return None
+            else:
+                self._rollouts.going_on(me, step.waits)
         except TooManyRequests as error:
+            self._rollouts.going_on(me, f"for a disruption budget: {error.message}")
             self._tell(ctx, workload, "EvictionWaits", f"a disruption budget does not allow it now: {error.message}")
             return ctx.clock.time() + (error.retry_after or BUDGET_SECONDS)
         except (NotFound, Conflict):

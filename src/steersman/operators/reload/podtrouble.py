@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from steersman.kube.errors import KubeError
-from steersman.kube.types.pods import Pod
 from steersman.operators.reload.types import RESTARTED_AT
+from steersman.operators.reload.workloadpods import pods_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from steersman.kube.client import Client
-    from steersman.kube.types.pods import ContainerStatus
+    from steersman.kube.types.pods import ContainerStatus, Pod
     from steersman.operators.reload.workloads import Workload
 
 __all__ = ["trouble_in", "trouble_of"]
@@ -40,14 +40,10 @@ _LONGEST: Final = 200  # characters of a message
 
 async def trouble_of(client: Client, workload: Workload, stamp: str) -> str:
     """What the pods of the rollout with that stamp say; empty when they say nothing, or nobody may ask them."""
-    selector = workload.facts.selector
-    if not selector:
-        return ""
     try:
-        pods = await client.list(Pod, namespace=workload.namespace, label_selector=selector)
+        return trouble_in(await pods_of(client, workload), stamp)
     except KubeError:
         return ""
-    return trouble_in(pods.items, stamp)
 
 
 def trouble_in(pods: Iterable[Pod], stamp: str) -> str:

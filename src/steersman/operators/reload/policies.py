@@ -2,8 +2,8 @@
 
 A policy says for the workloads it selects what their own annotations could say. Several may select the same workload:
 per field the one with the highest `priority` decides, among equals the first by name. A field that makes no sense is
-left out and named in the condition Accepted, and everything else of the policy counts; windows that make no sense stay
-shut.
+left out and named in the condition Accepted, and everything else of the policy counts; windows and freezes that make no
+sense hold restarts back.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from steersman.crd.markers import Column, Ge, Le, ListMap
+from steersman.crd.markers import Column, Ge, Le, ListMap, MaxLength, MinLength, Pattern
 from steersman.errors import FormatError
 from steersman.kube.durations import parse_duration
 from steersman.kube.objects import LabelSelector, Resource, Struct
 from steersman.kube.selectors import Selector
+from steersman.operators.reload.features import CompareConfig
 from steersman.operators.reload.means import parse_means
 from steersman.operators.reload.settings import (
     NO_WORDS,
+    Freeze,
     KindWords,
     Settings,
     read_dependency,
@@ -27,7 +29,7 @@ from steersman.operators.reload.settings import (
     read_pattern,
 )
 from steersman.operators.reload.timetable import Timetable, make_opening
-from steersman.operators.reload.types import Budget, Guard, OnFailure
+from steersman.operators.reload.types import MOST_RESTARTS, Budget, Guard, OnFailure
 from steersman.runtime.conditions import Condition
 
 if TYPE_CHECKING:
@@ -36,7 +38,16 @@ if TYPE_CHECKING:
     from steersman.operators.reload.types import WorkloadId
     from steersman.operators.reload.workloads import Workload
 
-__all__ = ["ClusterReloadPolicy", "PolicySpec", "PolicyStatus", "ReloadPolicy", "Said", "ranked", "read_policy"]
+__all__ = [
+    "ClusterPolicySpec",
+    "ClusterReloadPolicy",
+    "PolicySpec",
+    "PolicyStatus",
+    "ReloadPolicy",
+    "Said",
+    "ranked",
+    "read_policy",
+]
 
 T = TypeVar("T")
 
@@ -45,7 +56,7 @@ class PolicyBudget(Struct):
     """How often one workload may be restarted."""
 
     restarts: Annotated[int, Ge(0)] = 5
-    """0 is no limit."""
+    """0 is no limit; at most 200."""
     per: str = "1h"
 
 
@@ -66,6 +77,17 @@ class PolicyGuard(Struct):
     """0 is no limit."""
     percent: Annotated[float, Ge(0), Le(100)] = 0
     """Of the workloads of a namespace that take part; 0 is no limit."""
+
+
+class PolicyCompare(Struct):
+    """How some keys of some sources are compared."""
+
+    source: Annotated[str, MaxLength(253)] = "*"
+    """configmap/NAME, secret/NAME, or * for all; NAME may be a glob."""
+    keys: Annotated[str, MinLength(1), MaxLength(253), Pattern(r"^[-._a-zA-Z0-9*?\[\]!]+$")]
+    """The keys, as a glob such as *.json."""
+    form: Literal["json", "yaml", "properties", "certificate", "ignore", "bytes"] = msgspec.field(name="as")
+    """The data and not its layout, serial and end of certificates, never a change, or byte by byte."""
 
 
 class PolicySpec(Struct):
@@ -99,6 +121,17 @@ class PolicySpec(Struct):
     """restart, none, evict, or http port=8080 path=/-/reload: what is done when sources have changed."""
     ignore: list[str] | None = None
     """Sources or keys that do not count, such as configmap/app#comment; names and keys may be globs."""
+    compare: list[PolicyCompare] | None = None
+    """How keys are compared, where not byte by byte; the first that matches a key decides."""
+    notify: list[str] | None = None
+    """The receivers of messages, by their names in the configuration; an empty list is nobody, without it all."""
+
+
+class ClusterPolicySpec(PolicySpec):
+    """The same, and what only the cluster as a whole has."""
+
+    max_concurrent_in_cluster: Annotated[int, Ge(0)] | None = None
+    """Rollouts at once in all namespaces together; 0 is no limit."""
 
 
 class PolicyStatus(Struct):
@@ -127,7 +160,7 @@ class ClusterReloadPolicy(
 ):
     """How workloads of all namespaces are restarted when their configuration changes."""
 
-    spec: PolicySpec = PolicySpec()
+    spec: ClusterPolicySpec = ClusterPolicySpec()
     status: PolicyStatus = PolicyStatus()
 
 
@@ -157,12 +190,15 @@ def read_policy(policy: ReloadPolicy | ClusterReloadPolicy, words: KindWords = N
         wave=spec.wave,
         depends=_depends(reader, spec.depends_on, policy.namespace, words),
         max_concurrent=spec.max_concurrent,
+        max_concurrent_cluster=spec.max_concurrent_in_cluster if isinstance(spec, ClusterPolicySpec) else None,
+        notify=None if spec.notify is None else tuple(spec.notify),
         on_failure=None if spec.on_failure is None else OnFailure(spec.on_failure),
         deadline=reader.duration("spec.rolloutDeadline", spec.rollout_deadline),
         guard=None if spec.guard is None else Guard(workloads=spec.guard.workloads, percent=spec.guard.percent),
-        freeze=reader.read("spec.freeze", lambda: read_freeze(spec.freeze or "")),
+        freeze=_freeze(reader, spec.freeze),
         means=reader.read("spec.action", lambda: None if spec.action is None else parse_means(spec.action)),
         ignore=tuple(reader.all("spec.ignore", spec.ignore, read_pattern)),
+        compare=tuple(reader.compare("spec.compare", spec.compare)),
     )
     return Said(selector=selector, settings=settings, problems=tuple(reader.problems))
 
@@ -209,6 +245,15 @@ class _Reader:
     def duration(self, field: str, text: str | None) -> Any:
         return None if text is None else self.read(field, lambda: parse_duration(text))
 
+    def compare(self, field: str, rows: Iterable[PolicyCompare] | None) -> Iterable[CompareConfig]:
+        for place, row in enumerate(rows or ()):
+            made = CompareConfig(source=row.source, keys=row.keys, form=row.form)
+            complaint = made.complaint()
+            if complaint is None:
+                yield made
+            else:
+                self.problems.append(f"{field}[{place}].{complaint[0]}: {complaint[1]}")
+
     def all(self, field: str, rows: Iterable[Any] | None, parse: Callable[[Any], T]) -> list[T]:
         found = [
             self.read(f"{field}[{place}]", lambda row=row: parse(row))  # type: ignore[misc]  # bound to this row
@@ -223,6 +268,10 @@ def _budget(reader: _Reader, budget: PolicyBudget | None) -> Budget | None:
     per = reader.duration("spec.budget.per", budget.per)
     if per is not None and not per:
         reader.problems.append("spec.budget.per: must be longer than 0 (try 1h)")
+    if budget.restarts > MOST_RESTARTS:  # not by the schema: there are policies of before it said so
+        told = f"{budget.restarts} are more than are remembered (at most {MOST_RESTARTS}; 0 is no limit)"
+        reader.problems.append(f"spec.budget.restarts: {told}")
+        return None
     return Budget(restarts=budget.restarts, per=per) if per else None
 
 
@@ -233,6 +282,13 @@ def _timetable(reader: _Reader, windows: list[PolicyWindow] | None) -> Timetable
     openings = reader.all("spec.windows", windows, lambda row: make_opening(row.cron, row.duration, row.time_zone))
     broken = reader.problems[before:]
     return Timetable(broken=broken[0]) if broken else Timetable(openings=tuple(openings))
+
+
+def _freeze(reader: _Reader, text: str | None) -> Freeze | None:
+    found = read_freeze(text or "")
+    if found is not None and found.broken:
+        reader.problems.append(f"spec.freeze: {found.broken}; until it is right, nothing is restarted")
+    return found
 
 
 def _depends(

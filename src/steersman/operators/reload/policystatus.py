@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from steersman.kube.resources import ObjectRef
-    from steersman.operators.reload.controller import WorkloadKeeper
+    from steersman.operators.reload.keeper import WorkloadKeeper
+    from steersman.operators.reload.policies import Said
     from steersman.operators.reload.policybook import Policy, PolicyBook
     from steersman.operators.reload.workloads import Workload
     from steersman.runtime.conditions import Condition
@@ -80,7 +81,7 @@ class PolicyKeeper:
             for one in self._workloads(ctx.cache[workload_class(keeper.rule.kind)], policy)
         ]
         selected = [(me, one) for me, one in everyone if said.selects(one)]
-        problems = [*said.problems, *self_references(said, selected)]
+        problems = [*said.problems, *self_references(said, selected), *self._unknown_receivers(said)]
         overlaps = self._overlaps(policy, [one for _, one in selected], ctx.cache)
         await ctx.status(
             policy,
@@ -94,6 +95,12 @@ class PolicyKeeper:
             ),
         )
         return done
+
+    def _unknown_receivers(self, said: Said) -> Iterable[str]:
+        """Receivers that the configuration does not have; all keepers have the same one."""
+        for keeper in self.keepers[:1]:
+            for place, complaint in keeper.options.features.strangers(said.settings.notify or ()):
+                yield f"spec.notify[{place}]: {complaint}"
 
     def _workloads(self, shelf: Any, policy: Policy) -> Sequence[Workload]:
         found: Sequence[Workload] = shelf.list(namespace=policy.namespace) if policy.namespace else shelf.list()

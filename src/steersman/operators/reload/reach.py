@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.kube.resources import ObjectRef
-from steersman.operators.reload.look import SOURCES
+from steersman.operators.reload.forms import SOURCES
 from steersman.operators.reload.types import SourceKind, SourceRef
 
 if TYPE_CHECKING:

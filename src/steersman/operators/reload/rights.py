@@ -12,6 +12,7 @@
     actions: [http]      find the pods to call
     actions: [evict]     find the pods, and evict them
     rivals               list and watch Leases, to see another controller that leads
+    rivals, pods         in all namespaces: ask what their service accounts may do, to see how far they reach
     audit                list pods, read when sources changed
 
 Kinds of others' CustomResourceDefinitions are granted unless the configuration lists kinds, because the operator takes
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from steersman.kube.types.rbac import PolicyRule
+from steersman.operators.reload.holders import RULES as HOLDERS
 from steersman.operators.reload.kinds import BUILT_IN, RECREATE, kind_rules
 from steersman.operators.reload.rivals import RULES as RIVALS
 from steersman.operators.reload.types import ReloadConfig, SourceKind
@@ -59,6 +61,8 @@ def rules(config: ReloadConfig | None) -> Sequence[PolicyRule]:
             made += [_rule("steersman.dev", kind, "list", "watch"), _rule("steersman.dev", f"{kind}/status", "patch")]
     if config is None or config.rivals is None or config.rivals:
         made += RIVALS
+        if options.namespaces is None and options.ask_pods and (config is None or config.rival_namespaces is None):
+            made += HOLDERS
     return [*made, *_for_features(options.features, ask_pods=options.ask_pods)]
 
 

@@ -6,9 +6,10 @@ clocks of different machines, except once: a Lease that was renewed long before 
     looking ──► free            nobody holds any of them, or who did has stopped renewing
             └─► held by …       plans are made, nothing is written, and log, readiness and metric say so
 
-How far a Lease reaches depends on where it is, because whoever may write Leases in a namespace can make one with any
+How far a Lease reaches depends on whose it is, because whoever may write Leases in a namespace can make one with any
 name. In a namespace where rivals rightly are, or named in full by the configuration, it holds all writes. In any other
-it holds those in that namespace, which is as far as its author's rights go; the log says what would make it hold all.
+it does when its holder is a pod whose service account may change workloads everywhere (`holders` asks the server). Else
+it holds the writes in that namespace, as far as its author's rights go; the log says what would make it hold all.
 
 Where Leases may not be read in the whole cluster, those of the namespaces at hand are asked for from time to time;
 where not even that is allowed nothing can be known, which is said once.
@@ -29,6 +30,7 @@ from steersman.kube.errors import Forbidden, KubeError, NotFound
 from steersman.kube.times import parse_time
 from steersman.kube.types.coordination import Lease
 from steersman.kube.types.rbac import PolicyRule
+from steersman.operators.reload.holders import Verdict, reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,6 +60,8 @@ WATCH_SECONDS: Final = 300
 SHORT_SECONDS: Final = 1.0  # a watch that ends sooner is a server in trouble: let it breathe
 ASK_SECONDS: Final = 15.0  # between two questions where nothing may be watched
 SKEW_SECONDS: Final = 60.0  # by which the clocks of two machines may differ
+FRESH_SECONDS: Final = 60.0  # for which an answer about a holder counts: rights come and go
+BARRED_SECONDS: Final = 40 * ASK_SECONDS  # until a question that was refused is asked again
 TOLD: Final = 100  # Leases of other namespaces that the log names: anybody can make one
 
 log = structlog.get_logger(__name__)
@@ -94,6 +98,14 @@ def _age(stamp: str, wall: float) -> float:
         return float("inf")
 
 
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a holder."""
+
+    holder: str
+    at: float  # on the monotonic clock: when it was asked
+    verdict: Verdict | None = None  # None: the server did not say
+
+
 class RivalWatch:
     """Follows the Leases of rivals; `problem` says who leads, and where."""
 
@@ -105,6 +117,7 @@ class RivalWatch:
         within: Iterable[str] = (),
         home: Iterable[str] = (),
         trusted: Iterable[str] | None = None,
+        asks: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         registry: CollectorRegistry | None = None,
     ) -> None:
@@ -112,6 +125,7 @@ class RivalWatch:
 
         `within`: only in these namespaces; none: in all. `home`: our own, where to ask when those may not be watched.
         `trusted`: the namespaces, besides our own, where a Lease holds all writes; None: where the originals live.
+        `asks`: ask the server about the holders of those elsewhere.
         """
         self._wanted = [name for name in dict.fromkeys(names) if name]
         self._own = own
@@ -121,6 +135,10 @@ class RivalWatch:
         self._home = tuple(dict.fromkeys(filter(None, (*home, *self._within))))
         self._clock = clock
         self._seen: dict[str, Sighting] = {}
+        self._asks = asks and trusted is None
+        self._asked: dict[str, _Asked] = {}
+        self._barred = float("-inf")  # until when questions are of no use
+        self._all_listed = asyncio.Event()
         self._blind: dict[tuple[str, tuple[str, ...]], float] = {}  # places that cannot be read for now, since when
         self._told: str | None = None
         self._told_of: dict[str, str] = {}  # Leases that hold one namespace, and their holders
@@ -148,12 +166,26 @@ class RivalWatch:
                 continue
             program = LEASES.get(name.partition("/")[2], "another controller")
             if self._reaches_all(name):
-                return f"{sighting.holder} leads as {program} (lease {name}), so nothing is written"
+                return f"{sighting.holder} leads as {program} (lease {name}{self._whose(name)}), so nothing is written"
             if where == namespace:
                 return f"{sighting.holder} leads as {program} (lease {name}), so nothing is written in {namespace}"
         return None
 
     def _reaches_all(self, name: str) -> bool:
+        """Whether a Lease, NS/NAME, is somebody's whom all others have to trust."""
+        verdict = self._verdict(name)
+        return self._well_placed(name) or (verdict is not None and verdict.everywhere)
+
+    def _verdict(self, name: str) -> Verdict | None:
+        """What is known of who holds a Lease now."""
+        asked, seen = self._asked.get(name), self._seen.get(name)
+        return asked.verdict if asked is not None and seen is not None and asked.holder == seen.holder else None
+
+    def _whose(self, name: str) -> str:
+        verdict = self._verdict(name)
+        return f"; {verdict.why}" if verdict is not None and not self._well_placed(name) else ""
+
+    def _well_placed(self, name: str) -> bool:
         """Whether a Lease, NS/NAME, is where only those may write whom all others trust."""
         namespace, _, short = name.partition("/")
         if name in self._wanted or namespace in self._own_namespaces or namespace == "kube-system":
@@ -195,13 +227,17 @@ class RivalWatch:
             else:
                 log.info("no other controller leads; acting")
         self._told = problem
-        local = self._local()
+        local, doubtful = self._local(), set(self._doubtful())
         for name, sighting in local.items():
+            if name in doubtful:
+                continue  # whose it is will be known in a moment
             if self._told_of.get(name) != sighting.holder and len(self._told_of) < TOLD:
+                verdict = self._verdict(name)
                 log.warning(
                     "only watching in one namespace",
                     lease=name,
                     holder=sighting.holder,
+                    why=verdict.why if verdict is not None else "whoever may write Leases there could have made it",
                     advice=f"if it acts in all namespaces, add {name} to reload.rivals",
                 )
                 self._told_of[name] = sighting.holder
@@ -213,6 +249,8 @@ class RivalWatch:
         async with asyncio.TaskGroup() as tasks:
             for namespace, names in self._places():
                 tasks.create_task(self._follow(client, namespace, names))
+            if self._asks:
+                tasks.create_task(self._ask_about_holders(client))
 
     def _places(self) -> list[tuple[str, tuple[str, ...]]]:
         """Where to look for which names: each name in the whole cluster, or all of them in each namespace."""
@@ -293,7 +331,55 @@ class RivalWatch:
                     self.lost(f"{where}/{name}")
         self._blind.pop((namespace, names), None)
 
+    async def _ask_about_holders(self, client: Client) -> None:
+        """Find out whose the Leases are that anybody could have made."""
+        await self._all_listed.wait()
+        while True:
+            for name in self._doubtful():
+                await self._ask_about(client, name)
+            for name in [one for one in self._asked if one not in self._seen]:
+                del self._asked[name]
+            self.looked.set()
+            self.tell()
+            await self._clock.sleep(SHORT_SECONDS)
+
+    def _doubtful(self) -> list[str]:
+        """The living Leases whose holders are to be asked about now: each seldom, however often its holder changes."""
+        now = self._clock.monotonic()
+        if not self._asks or now < self._barred:
+            return []
+        return [
+            name
+            for name, sighting in self._seen.items()
+            if name != self._own
+            and sighting.alive(self._as_of(name))
+            and not self._well_placed(name)
+            and HOMES.get(name.partition("/")[2]) != frozenset()  # one that acts where its Lease is
+            and self._is_due(name, sighting.holder, now)
+        ]
+
+    def _is_due(self, name: str, holder: str, now: float) -> bool:
+        asked = self._asked.get(name)
+        if asked is None:
+            return True
+        same = asked.holder == holder and asked.verdict is not None
+        return now - asked.at >= (FRESH_SECONDS if same else ASK_SECONDS)
+
+    async def _ask_about(self, client: Client, name: str) -> None:
+        known, holder = self._asked.get(name), self._seen[name].holder
+        verdict = known.verdict if known is not None and known.holder == holder else None
+        try:
+            verdict = await reach_of(client, name.partition("/")[0], holder)
+        except Forbidden as error:
+            self._barred = self._clock.monotonic() + BARRED_SECONDS
+            log.warning("it cannot be asked how far other controllers reach", lease=name, error=str(error))
+        except KubeError as error:
+            log.debug("it is not known how far another controller reaches", lease=name, error=str(error))
+        self._asked[name] = _Asked(holder=holder, at=self._clock.monotonic(), verdict=verdict)
+
     def _once(self) -> None:
         self._unseen -= 1
         if self._unseen <= 0:
-            self.looked.set()
+            self._all_listed.set()
+            if not self._asks:
+                self.looked.set()

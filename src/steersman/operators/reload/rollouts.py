@@ -1,16 +1,19 @@
 """Restarts that are followed: what was begun, for which sources, and how it goes. Pure values, one book.
 
 A restart is known by its stamp on the pod template, and its progress by the workload's own status, so a process that
-starts anew knows from its first list which rollouts are under way. What is kept in memory only makes that exact: a
-restart counts from the moment it is decided, and one that became available stays so, whatever happens to its pods
-later.
+starts anew knows from its first list which rollouts are under way. An eviction is known by its second in the applied
+state, and is over when that is gone; a call is one while it is claimed, however often it is tried. What is kept in
+memory only makes that exact: a restart counts from the moment it is decided, and one that became available stays so,
+whatever happens to its pods later.
 
     claimed ──patch answered──► started ──status──► available | failed (deadline passed, or what pods say)
-       └──patch refused──► as before
+       └──patch refused, or no longer wanted──► as before
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +23,8 @@ from msgspec.structs import replace
 from steersman.errors import FormatError
 from steersman.kube.times import parse_time
 from steersman.operators.reload.progress import Phase, Progress
-from steersman.operators.reload.types import RESTARTED_AT, RESTARTED_FOR, SourceRef, WorkloadId
+from steersman.operators.reload.state import read_state
+from steersman.operators.reload.types import APPLIED, RESTARTED_AT, RESTARTED_FOR, SourceRef, WorkloadId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Rollout", "Rollouts"]
 
 PROGRESSING: Final = Progress(Phase.PROGRESSING)
+EVICTION: Final = "evicting pods of before "  # the stamp of one
 _ROUNDING: Final = 0.001  # seconds; stamps have microseconds
 
 
@@ -42,15 +47,27 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     sources: frozenset[SourceRef] = frozenset()
     progress: Progress = PROGRESSING
     deadline_seconds: float = 600.0
+    moved: float = 0.0  # when the last of its pods went, where they go one by one: its deadline counts from there
+    waits: str = ""  # what it waits for now, where somebody knows
     trouble: str = ""  # what its pods say
     revision: int = 0  # of the workload as the restart left it; older news are no news
     ended: float | None = None  # when its outcome was noticed
     reported: Phase | None = None  # the outcome that people were told; one of before this process is taken as told
 
+    @property
+    def evicts(self) -> bool:
+        """Whether its pods are evicted one by one."""
+        return self.stamp.startswith(EVICTION)
+
+    @property
+    def expires(self) -> float:
+        """When it has failed, if nothing moves until then."""
+        return max(self.started, self.moved) + self.deadline_seconds
+
     def phase(self, now: float) -> Phase:
         """Where it stands."""
         said = self.progress.phase
-        if said is Phase.PROGRESSING and (self.trouble or now >= self.started + self.deadline_seconds):
+        if said is Phase.PROGRESSING and (self.trouble or now >= self.expires):
             return Phase.FAILED
         return said
 
@@ -60,7 +77,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         if self.trouble:
             return self.trouble
-        return self.progress.reason or f"not available after {self.deadline_seconds:g} s ({self.progress})"
+        stands = f"it waits {self.waits}" if self.waits else self.progress
+        return self.progress.reason or f"not available after {self.deadline_seconds:g} s ({stands})"
 
 
 class Rollouts:
@@ -98,12 +116,12 @@ class Rollouts:
                 self._failed.add(workload)
         return sorted(self._failed & self._by_source.get(source, set())) if self._failed else ()
 
-    def under_way(self, now: float, namespace: str | None = None) -> int:
-        """How many there are at once."""
+    def under_way(self, now: float, namespace: str | None = None, *, besides: WorkloadId | None = None) -> int:
+        """How many there are at once, not counting that of one workload."""
         return sum(
             one.phase(now) is Phase.PROGRESSING
             for workload, one in self._open.items()
-            if namespace is None or workload.namespace == namespace
+            if workload != besides and (namespace is None or workload.namespace == namespace)
         )
 
     # -- what happens --------------------------------------------------------------------------------------------------
@@ -111,8 +129,12 @@ class Rollouts:
     def claim(
         self, workload: WorkloadId, *, now: float, told: str, sources: Iterable[SourceRef], deadline_seconds: float
     ) -> None:
-        """A restart is about to be made."""
-        self._before[workload] = self._all.get(workload)
+        """A restart is about to be made, or is tried again."""
+        known = self._all.get(workload)
+        if workload not in self._before:
+            self._before[workload] = known
+        elif known is not None:
+            now = known.started
         self._put(
             workload,
             Rollout(started=now, told=told, sources=frozenset(sources), deadline_seconds=deadline_seconds),
@@ -124,14 +146,14 @@ class Rollouts:
         claimed = self._all.get(workload)
         if claimed is None or claimed.stamp:
             return  # the watch was faster than the answer
-        if seen is None or not _stamp(seen):
+        sign = None if seen is None else _sign(seen)
+        if seen is None or sign is None or not sign.stamp:
             self._put(workload, replace(claimed, progress=Progress(), reported=Phase.AVAILABLE))
         else:
-            made = replace(claimed, stamp=_stamp(seen), revision=_number(seen), progress=seen.facts.progress)
-            self._put(workload, made)
+            self._put(workload, replace(claimed, stamp=sign.stamp, revision=_number(seen), progress=sign.progress))
 
     def released(self, workload: WorkloadId) -> None:
-        """The restart was not made."""
+        """The restart was not made, or is no longer wanted; nothing when there is no claim."""
         if workload in self._before:
             before = self._before.pop(workload)
             if before is None:
@@ -139,36 +161,46 @@ class Rollouts:
             else:
                 self._put(workload, before)
 
+    def going_on(self, workload: WorkloadId, waits: str, moved: float | None = None) -> None:
+        """What one that is under way waits for, and when something moved if it just did."""
+        known = self._open.get(workload)
+        if known is not None:
+            self._put(workload, replace(known, waits=waits, moved=known.moved if moved is None else moved))
+
     def saw(self, workload: WorkloadId, seen: Workload, *, deadline_seconds: float) -> bool:
         """A watch has shown the workload; returns whether that changes where its restart stands."""
-        known, stamp = self._all.get(workload), _stamp(seen)
+        known, sign = self._all.get(workload), _sign(seen)
         if known is not None and workload in self._before:
-            if stamp and _time(stamp) >= known.started - _ROUNDING:
-                self._put(workload, replace(known, stamp=stamp, revision=_number(seen), progress=seen.facts.progress))
+            if sign.stamp and sign.started >= known.started - _ROUNDING:
+                self._put(workload, replace(known, stamp=sign.stamp, revision=_number(seen), progress=sign.progress))
             return False
-        if known is not None and known.stamp != stamp and _number(seen) < known.revision:
+        if known is not None and known.stamp != sign.stamp and _number(seen) < known.revision:
             return False  # older than the restart
-        if not stamp:
+        if known is not None and known.evicts and sign.stamp != known.stamp and sign.started <= known.started:
+            over = known.progress.phase is not Phase.AVAILABLE
+            if over:
+                self._put(workload, replace(known, progress=Progress()))
+            return over
+        if not sign.stamp:
             self.forget(workload)
             return known is not None
-        if known is None or known.stamp != stamp:
-            told = seen.facts.template_annotations.get(RESTARTED_FOR, "")
+        if known is None or known.stamp != sign.stamp:
             made = Rollout(
-                stamp=stamp,
-                started=_time(stamp),
-                told=told,
-                sources=_sources(told, workload.namespace),
-                progress=seen.facts.progress,
+                stamp=sign.stamp,
+                started=sign.started,
+                told=sign.told,
+                sources=_sources(sign.told, seen),
+                progress=sign.progress,
                 deadline_seconds=deadline_seconds,
                 revision=_number(seen),
             )
             available = made.progress.phase is Phase.AVAILABLE
             self._put(workload, replace(made, reported=Phase.AVAILABLE) if available else made)
             return not available
-        if known.progress.phase is Phase.AVAILABLE or known.progress == seen.facts.progress:
+        if known.progress.phase is Phase.AVAILABLE or known.progress == sign.progress:
             return False
-        self._put(workload, replace(known, progress=seen.facts.progress))
-        return known.progress.phase is not seen.facts.progress.phase
+        self._put(workload, replace(known, progress=sign.progress))
+        return known.progress.phase is not sign.progress.phase
 
     def troubled(self, workload: WorkloadId, trouble: str) -> None:
         """Its pods say why it will not become available; empty: they no longer do."""
@@ -200,7 +232,7 @@ class Rollouts:
             self._open[workload] = rollout
             if rollout.phase(rollout.started) is Phase.FAILED:
                 self._failed.add(workload)
-            elif self._due.get(workload) != (due := rollout.started + rollout.deadline_seconds):
+            elif self._due.get(workload) != (due := rollout.expires):
                 self._due[workload] = due
                 heappush(self._deadlines, (due, workload))
             for source in rollout.sources:
@@ -215,17 +247,39 @@ class Rollouts:
                 del self._by_source[source]
 
 
-def _stamp(seen: Workload) -> str:
-    return seen.facts.template_annotations.get(RESTARTED_AT, "") or seen.facts.restart_at
+class _Sign(msgspec.Struct, frozen=True):
+    """What a workload shows of its last restart."""
+
+    stamp: str  # "": there was none
+    started: float
+    told: str
+    progress: Progress
 
 
-def _sources(told: str, namespace: str) -> frozenset[SourceRef]:
+def _sign(seen: Workload) -> _Sign:
+    text = seen.annotations.get(APPLIED, "")
+    state = read_state(text).applied if '"e":' in text else None  # all but the few that are being evicted cost nothing
+    if state is not None and state.evict:
+        told = state.history[-1].told if state.history else ""
+        return _Sign(f"{EVICTION}{state.evict}", float(state.evict), told, PROGRESSING)
+    stamp = seen.facts.template_annotations.get(RESTARTED_AT, "") or seen.facts.restart_at
+    told = seen.facts.template_annotations.get(RESTARTED_FOR, "")
+    return _Sign(stamp, _time(stamp) if stamp else 0.0, told, seen.facts.progress)
+
+
+_CUT: Final = re.compile(r"(…|\band \d+ more)$")  # a list that did not fit
+
+
+def _sources(told: str, seen: Workload) -> frozenset[SourceRef]:
+    """The sources that a rollout is for; where the list was cut, all that the workload is known to use."""
+    words = [word.partition("#")[0] for word in told.split()]
+    if _CUT.search(told):
+        state = read_state(seen.annotations.get(APPLIED)).applied
+        words += () if state is None else state.sources
     found = set()
-    for word in told.split():
-        try:
-            found.add(SourceRef.parse(word.partition("#")[0], namespace))
-        except FormatError:
-            continue  # "and 3 more"
+    for word in words:
+        with suppress(FormatError):  # "and 3 more"
+            found.add(SourceRef.parse(word, seen.namespace))
     return frozenset(found)
 
 

@@ -1,7 +1,8 @@
 """What people wrote on a workload, a namespace or a source, read once. Pure.
 
 A value that makes no sense is a problem that names the annotation; it is left out and everything else still counts. So
-a typo in one annotation never switches off another one, and never another workload.
+a typo in one annotation never switches off another one, and never another workload. What says no stays a no: a freeze
+or windows that cannot be read hold restarts back until they are right.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from steersman.errors import FormatError
 from steersman.kube.durations import parse_duration
 from steersman.kube.names import quoted
 from steersman.kube.times import parse_time
-from steersman.operators.reload.comparison import Comparison, parse_comparisons
+from steersman.operators.reload.comparison import Comparison, parse_compare_rows, parse_comparisons
+from steersman.operators.reload.features import CompareConfig
 from steersman.operators.reload.means import Means, parse_means
 from steersman.operators.reload.timetable import Timetable, parse_timetable
 from steersman.operators.reload.types import (
@@ -33,6 +35,8 @@ from steersman.operators.reload.types import (
     GUARD,
     MAX_CONCURRENT,
     MAX_DELAY,
+    MOST_RESTARTS,
+    NOTIFY,
     ON_FAILURE,
     QUIET_PERIOD,
     RELOAD,
@@ -51,6 +55,7 @@ from steersman.operators.reload.types import (
     Window,
     WorkloadId,
 )
+from steersman.operators.reload.wordlists import words_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,6 +72,7 @@ __all__ = [
     "read_dependency",
     "read_freeze",
     "read_guard",
+    "read_namespace_settings",
     "read_pattern",
     "read_settings",
     "read_source_settings",
@@ -77,6 +83,7 @@ KindWords: TypeAlias = frozenset[tuple[str, str]]  # what people call a kind -> 
 NO_WORDS: Final[KindWords] = frozenset()
 
 _GLOB: Final = re.compile(r"[*?\[]")
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _KINDS: Final = {
     name: kind
     for kind, names in {
@@ -90,7 +97,8 @@ _KINDS: Final = {
     }.items()
     for name in names
 }
-MOST: Final = 100  # entries of one list; a look takes time for each of them
+_TRY: Final = {RELOAD: " (try auto or off)", RELOAD_IGNORE: " or in a policy"}
+NOBODY: Final = "none"  # as receivers of messages
 _SHOWN: Final = 100  # characters of a bad value that a message repeats
 _LATEST: Final = 253_402_214_400.0  # the last day of the year 9999; a fraction of a second after it has no name
 
@@ -131,6 +139,7 @@ class Freeze(msgspec.Struct, frozen=True):
     """No restart for now."""
 
     until: float | None = None  # seconds since the epoch; None: until somebody lifts it
+    broken: str = ""  # why it cannot be read: it holds until it is right
 
     def holds(self, now: float) -> bool:
         """Whether it is still in force."""
@@ -152,18 +161,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     wave: int | None = None
     depends: tuple[WorkloadId, ...] | None = None
     max_concurrent: int | None = None
+    max_concurrent_cluster: int | None = None  # of a cluster's policy only
+    notify: tuple[str, ...] | None = None  # receivers of messages; none of them: nobody
     on_failure: OnFailure | None = None
     deadline: timedelta | None = None
     guard: Guard | None = None
     means: Means | None = None
+    compare: tuple[CompareConfig, ...] = ()  # how keys of sources are compared
     approved: frozenset[str] = frozenset()  # digests of changes
     problems: tuple[str, ...] = ()  # each names the annotation it is about
 
     def window(self, outer: Window) -> Window:
         """The window, where these settings say nothing that of `outer`."""
-        quiet = outer.quiet if self.quiet is None else self.quiet
-        limit = outer.limit if self.limit is None else self.limit
-        return Window(quiet=quiet, limit=max(quiet, limit), interval=outer.interval)
+        return outer.inner(self.quiet, self.limit)
 
 
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,19 +212,32 @@ def read_settings(annotations: Mapping[str, str], namespace: str, words: KindWor
         ignore=reader.read_list(RELOAD_IGNORE, read_pattern) or (),
         quiet=reader.read(QUIET_PERIOD, parse_duration),
         limit=reader.read(MAX_DELAY, parse_duration),
-        freeze=reader.read(FREEZE, read_freeze),
+        freeze=reader.read_freeze(),
         budget=reader.read(BUDGET, read_budget),
         timetable=reader.read_timetable(),
         wave=reader.read(WAVE, lambda text: _number(text, "a wave", "0, 1 or 2")),
         depends=reader.read_list(DEPENDS_ON, lambda word: read_dependency(word, namespace, words)),
+        notify=reader.read(NOTIFY, lambda text: () if text.strip() == NOBODY else tuple(_words(text))),
         max_concurrent=reader.read(MAX_CONCURRENT, lambda text: _number(text, "a limit", "1", least=0)),
         on_failure=reader.read(ON_FAILURE, _on_failure),
         deadline=reader.read(ROLLOUT_DEADLINE, parse_duration),
         guard=reader.read(GUARD, read_guard),
         means=reader.read(ACTION, parse_means),
+        compare=reader.read(COMPARE, lambda text: parse_compare_rows(reader.bounded(COMPARE, text))) or (),
         approved=reader.read(APPROVE, lambda text: frozenset(_words(text))) or frozenset(),
     )
     return replace(found, problems=tuple(reader.problems)) if reader.problems else found
+
+
+def read_namespace_settings(annotations: Mapping[str, str], name: str, words: KindWords = NO_WORDS) -> Settings:
+    """The settings in the annotations of a namespace, for all workloads in it: what they use each says for itself."""
+    found = read_settings(annotations, name, words)
+    lost = {RELOAD: found.named, RELOAD_EXTRA: found.extra, RELOAD_IGNORE: found.ignore}
+    problems = [f"{one}: sources are named on a workload{_TRY.get(one, '')}" for one, named in lost.items() if named]
+    if not problems:
+        return found
+    mode = None if found.named else found.mode
+    return replace(found, mode=mode, named=(), extra=(), ignore=(), problems=(*found.problems, *problems))
 
 
 def read_source_settings(annotations: Mapping[str, str]) -> SourceSettings:
@@ -225,9 +248,9 @@ def read_source_settings(annotations: Mapping[str, str]) -> SourceSettings:
     found = SourceSettings(
         off=bool(reader.read(RELOAD, _off)),
         shared_with=reader.read(SHARE_WITH, lambda text: frozenset(_words(text))) or frozenset(),
-        compare=reader.read(COMPARE, parse_comparisons) or (),
-        urgent=annotations.get(URGENT, "").strip().lower() == "true",
-        freeze=reader.read(FREEZE, read_freeze),
+        compare=reader.read(COMPARE, lambda text: parse_comparisons(reader.bounded(COMPARE, text), "the source")) or (),
+        urgent=bool(reader.read(URGENT, _flag)),
+        freeze=reader.read_freeze(),
         approved=reader.read(APPROVE, lambda text: frozenset(_words(text))) or frozenset(),
     )
     return replace(found, problems=tuple(reader.problems)) if reader.problems else found
@@ -255,13 +278,22 @@ class _Reader:
 
     def bounded(self, name: str, text: str) -> str:
         """The text of a list, of one that is too long the beginning."""
-        words = _words(text)
-        if len(words) <= MOST:
+        words, problem = words_in(text)
+        if not problem:
             return text
-        self.problems.append(f"{name}: it has {len(words)} entries, of which the first {MOST} count")
-        return ",".join(words[:MOST])
+        self.problems.append(f"{name}: {problem}")
+        return ",".join(words)
+
+    def read_freeze(self) -> Freeze | None:
+        found = self.read(FREEZE, read_freeze)
+        if found is not None and found.broken:
+            self.problems.append(f"{FREEZE}: {found.broken}; until it is right, nothing is restarted")
+        return found
 
     def read_timetable(self) -> Timetable | None:
+        if not self._annotations.get(WINDOWS, "x").replace(";", " ").strip():
+            self.problems.append(f"{WINDOWS}: it is empty and says nothing (try 0 2 * * * for 2h, or leave it out)")
+            return None
         found = self.read(WINDOWS, parse_timetable)
         if found is not None and found.broken:
             self.problems.append(f"{WINDOWS}: {found.broken}; until it is right, nothing is restarted")
@@ -275,6 +307,13 @@ def _mode(text: str) -> tuple[Mode, tuple[Pattern, ...]]:
     if "/" not in text:
         raise FormatError(f"{_short(text)} is neither auto, off nor a list of sources (try auto or configmap/NAME)")
     return Mode.NAMED, _patterns(text)
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false", ""):
+        raise FormatError(f"{_short(text)} is neither true nor false")
+    return word == "true"
 
 
 def _off(text: str) -> bool:
@@ -293,19 +332,40 @@ def read_pattern(text: str) -> Pattern:
     kind, slash, name = source.partition("/")
     if kind not in tuple(SourceKind) or not slash or not name or "/" in name or (sign and not key):
         raise FormatError(f"{_short(text)} is not a source (try configmap/NAME, secret/NAME or configmap/NAME#KEY)")
+    if _unclosed(name) or _unclosed(key):
+        raise FormatError(f"{_short(text)} has a [ without a ] (try configmap/web-*, or [ab] for one of these letters)")
     return Pattern(SourceKind(kind), name, key if sign else None)
 
 
+def _unclosed(glob: str) -> bool:
+    """Whether a set of characters has no end, so that its [ would stand for itself."""
+    opens = glob.find("[")
+    while opens >= 0:
+        first = opens + 1 + glob.startswith("!", opens + 1)
+        closes = glob.find("]", first + 1)  # a ] that comes first is a member
+        if closes < 0:
+            return True
+        opens = glob.find("[", closes)
+    return False
+
+
 def read_freeze(text: str) -> Freeze | None:
-    """`true` or `until=RFC3339`; `false` is none."""
+    """`true` or `until=` a time or a day, which ends where the day begins in UTC; `false` is none.
+
+    What cannot be read holds: whoever asked for a freeze did not ask for a restart because of a typo.
+    """
     word = text.strip()
-    if word.lower() == "true":
-        return Freeze()
     if word.lower() in ("", "false"):
         return None
-    if not word.startswith("until="):
-        raise FormatError(f"{_short(text)} is not a freeze (try true or until=2006-01-02T15:04:05Z)")
-    until = parse_time(word.removeprefix("until=")).timestamp()
+    if word.lower() == "true":
+        return Freeze()
+    when = word.removeprefix("until=")
+    if when == word:
+        return Freeze(broken=f"{_short(text)} is not a freeze (try true or until=2006-01-02T15:04:05Z)")
+    try:
+        until = parse_time(f"{when}T00:00:00Z" if _DAY.fullmatch(when) else when).timestamp()
+    except FormatError:
+        return Freeze(broken=f"until={_short(when)} is not an RFC 3339 time (try until=2006-01-02T15:04:05Z)")
     return Freeze(min(until, _LATEST))
 
 
@@ -313,6 +373,8 @@ def read_budget(text: str) -> Budget:
     """`5/1h`; 0 is no limit."""
     count, slash, per = text.partition("/")
     number = _number(count, "a budget", "5/1h", least=0)
+    if number > MOST_RESTARTS:
+        raise FormatError(f"{number} restarts are more than are remembered (at most {MOST_RESTARTS}; 0 is no limit)")
     length = parse_duration(per.strip()) if slash else timedelta(hours=1)
     if not length:
         raise FormatError(f"{_short(text)} is not a budget (try 5/1h)")

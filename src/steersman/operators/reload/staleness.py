@@ -14,7 +14,9 @@ import msgspec
 
 from steersman.kube.times import format_time
 from steersman.operators.reload.changes import wanted
+from steersman.operators.reload.comparison import IGNORE, form_of
 from steersman.operators.reload.forecast import WorkloadName
+from steersman.operators.reload.podowners import owner_of
 from steersman.operators.reload.sourcetimes import seconds
 from steersman.operators.reload.state import read_state
 from steersman.operators.reload.types import APPLIED, RESTARTED_AT, SourceRef
@@ -22,6 +24,7 @@ from steersman.operators.reload.types import APPLIED, RESTARTED_AT, SourceRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from steersman.operators.reload.edges import Edge
     from steersman.operators.reload.look import Look
     from steersman.operators.reload.survey import Survey
 
@@ -58,7 +61,7 @@ def stale_pods(survey: Survey, pods: Iterable[Mapping[str, Any]], now: float) ->
         meta, status = pod.get("metadata") or {}, pod.get("status") or {}
         if meta.get("deletionTimestamp") or status.get("phase") in ("Succeeded", "Failed"):
             continue
-        kind, name = _owner(meta)
+        kind, name = _workload_of(meta)
         look = looks.get((kind, meta.get("namespace", ""), name))
         if look is None:
             continue
@@ -81,17 +84,27 @@ def stale_pods(survey: Survey, pods: Iterable[Mapping[str, Any]], now: float) ->
 
 def _newer(survey: Survey, look: Look, meta: Mapping[str, Any], started: float) -> Iterable[StaleSource]:
     fresh = _known_fresh(survey, look, meta)
+    edges = {edge.source: edge for edge in look.edges.tracked}
     for source, keys in _uses(look).items():
         times = survey.changed.get(source)
         if times is None or source in fresh:
             continue
-        used = [key for key, at in times.items() if (keys is None or key in keys) and at > started]
+        used = [
+            key
+            for key, at in times.items()
+            if (keys is None or key in keys) and at > started and _counts(key, edges.get(source))
+        ]
         if used:
             yield StaleSource(
                 source=source.seen_from(look.workload.namespace),
                 keys=tuple(sorted(used)),
                 changed=format_time(max(times[key] for key in used)),
             )
+
+
+def _counts(key: str, edge: Edge | None) -> bool:
+    """Whether a change of a key means anything."""
+    return edge is None or (edge.uses(key) and form_of(key, edge.ways) != IGNORE)
 
 
 def _uses(look: Look) -> dict[SourceRef, frozenset[str] | None]:
@@ -125,22 +138,9 @@ def _known_fresh(survey: Survey, look: Look, meta: Mapping[str, Any]) -> set[Sou
     }
 
 
-def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
-    """The workload of a pod: its controller, or the Deployment or Rollout behind a ReplicaSet, by name."""
+def _workload_of(meta: Mapping[str, Any]) -> tuple[str, str]:
     owner = next((one for one in meta.get("ownerReferences") or () if one.get("controller")), None)
-    if owner is None:
-        return "", ""
-    kind, name = owner.get("kind", ""), owner.get("name", "")
-    labels = meta.get("labels") or {}
-    if kind == "ReplicaSet":
-        for label, above in (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout")):
-            mark = labels.get(label)
-            if mark and name.endswith(f"-{mark}"):
-                kind, name = above, name.removesuffix(f"-{mark}")
-                break
-    if kind == "ReplicationController" and "deploymentconfig" in labels:
-        return "DeploymentConfig", labels["deploymentconfig"]
-    return kind, name
+    return ("", "") if owner is None else owner_of(owner.get("kind", ""), owner.get("name", ""), meta.get("labels"))
 
 
 def _started(pod: Mapping[str, Any]) -> float:

@@ -6,26 +6,34 @@ Commands decide nothing themselves. They gather objects here and ask the operato
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from steersman.errors import FormatError
 from steersman.kube.codec import codec_for
 from steersman.kube.errors import BadResponse
 from steersman.kube.resources import Kind, ObjectRef
-from steersman.operators.reload.controller import NO_HELM_RELEASES, WorkloadKeeper
+from steersman.operators.reload.comparison import read_ways
+from steersman.operators.reload.controller import NO_HELM_RELEASES
 from steersman.operators.reload.dialects import dialects_for
 from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
+from steersman.operators.reload.features import CompareConfig
 from steersman.operators.reload.fleet import Fleet
+from steersman.operators.reload.forms import Forms
+from steersman.operators.reload.keeper import WorkloadKeeper
 from steersman.operators.reload.kinds import JOB, KindRule, kind_rules, kind_words
 from steersman.operators.reload.look import NamespaceSettings
 from steersman.operators.reload.plan import Moment
 from steersman.operators.reload.policybook import PolicyBook
+from steersman.operators.reload.settings import read_settings
 from steersman.operators.reload.sourcetimes import changes_of
+from steersman.operators.reload.state import Applied, read_state
 from steersman.operators.reload.totals import total_sources, with_totals
-from steersman.operators.reload.types import NATIVE_ANNOTATIONS, SourceKind, SourceRef
-from steersman.operators.reload.workloads import Workload, workload_class, workload_transform
+from steersman.operators.reload.types import APPLIED, NATIVE_ANNOTATIONS, SourceKind, SourceRef
+from steersman.operators.reload.workloads import Workload, workload_class, workload_id, workload_transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +44,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.look import Look
     from steersman.operators.reload.types import Options
 
-__all__ = ["Survey", "read_cluster"]
+__all__ = ["Survey", "is_source", "read_cluster"]
 
 Manifest = dict[str, Any]
 
@@ -56,7 +64,9 @@ class Survey:
         self._values: dict[SourceRef, Manifest] = {}  # only those that a dialect hashes all together
         self._keepers: dict[KindRule, WorkloadKeeper] = {}
         self.changed: dict[SourceRef, dict[str, float]] = {}  # when each key was last written
+        self.unread: list[str] = []  # what could not be read, and why
         self.fleet = Fleet()
+        self.forms = Forms()
         self.policies = PolicyBook(served if options.policies else None, words=kind_words(options.kinds))
 
     # -- gathering ---------------------------------------------------------------------------------------------------
@@ -76,7 +86,32 @@ class Survey:
             raise FormatError(f"{kind[1]} {meta.get('name', '')}: {_told(error)}") from None
         if obj is not None:
             self._objects.setdefault(kind, {})[ObjectRef(str(meta.get("name", "")), meta["namespace"])] = obj
+            self.forms.expect(self._compares(obj, meta["namespace"]))
         return obj
+
+    def expect(self, manifests: Iterable[Manifest]) -> None:
+        """These will be added when sources have been: whatever they ask to compare is hashed from now on."""
+        other = Survey(self.options)
+        other.policies, other.forms = self.policies, self.forms
+        for manifest in manifests:
+            if not is_source(manifest):
+                with suppress(FormatError):  # whoever adds it is told
+                    other.add(manifest)
+
+    def _compares(self, obj: Any, namespace: str) -> Iterator[CompareConfig]:
+        """How an object asks sources to be compared, or has them compared by now."""
+        if isinstance(obj, Workload):
+            yield from obj.facts.settings.compare
+            applied = read_state(obj.annotations.get(APPLIED)).applied or Applied()
+            texts = {*applied.ways, *(entry.ways for entry in applied.sources.values())}
+            yield from (CompareConfig(keys=one.keys, form=one.form) for text in texts for one in read_ways(text))
+        elif isinstance(obj, NamespaceSettings):
+            yield from read_settings(obj.annotations, namespace).compare
+        elif isinstance(obj, dict):
+            for kind in self.policies.kinds:
+                if kind.KIND.kind == obj.get("kind"):
+                    policy: Any = codec_for(kind).object(msgspec.json.encode(obj))
+                    yield from self.policies.said(policy).settings.compare
 
     def _read(self, kind: tuple[str, str], manifest: Manifest) -> Any | None:
         if kind[0] == "" and kind[1] in _SOURCES:
@@ -84,7 +119,7 @@ class Survey:
             self.changed[source.source] = changes_of(manifest)
             if any(dialect.total is not None for dialect in self.dialects):
                 self._values[source.source] = manifest
-            return source_transform(self._kept, self._hashes, self.options.features.compare)(source)
+            return source_transform(self._kept, self._hashes, self.options.features.compare, self.forms)(source)
         if kind in self.rules:
             rule = self.rules[kind]
             workload = codec_for(workload_class(rule.kind)).object(msgspec.json.encode(manifest))
@@ -97,7 +132,7 @@ class Survey:
         """Another survey with the same objects, to add to without changing this one."""
         other = Survey(self.options)
         other.rules = self.rules
-        other.policies = self.policies
+        other.policies, other.forms = self.policies, self.forms
         other._objects = {kind: dict(objects) for kind, objects in self._objects.items()}
         other._values = dict(self._values)
         other.changed = dict(self.changed)
@@ -156,17 +191,41 @@ class Survey:
             keeper.ledger.keep(workload.ref, observed)
         values = {ref: self._values[ref] for ref in total_sources(workload, self.dialects) if ref in self._values}
         workload = with_totals(workload, self.dialects, values)
-        return keeper.look(workload, self, Moment(wall=now, tick=now))
+        look = keeper.look(workload, self, Moment(wall=now, tick=now))
+        self.forms.want((rule.kind, workload.ref), look.ways)
+        return look
 
     def acquaint(self, rule: KindRule, look: Look, now: float) -> None:
         """Let the other workloads know what a look found, so that waves, limits and approvals can be told."""
         self.keeper(rule).follower.looked(look, Moment(wall=now, tick=now), acts=False)
 
+    def acquaint_all(self, now: float) -> None:
+        """Let every workload know of all others here: what each waits for, and how its last restart goes."""
+        for rule, workload in self.workloads():
+            me, policy = workload_id(workload), self.look(rule, workload, now).policy
+            self.fleet.rollouts.saw(me, workload, deadline_seconds=policy.deadline.total_seconds())
+        for rule, workload in self.workloads():
+            self.acquaint(rule, self.look_since(rule, workload, now), now)
+
+    def look_since(self, rule: KindRule, workload: Workload, now: float) -> Look:
+        """A look that knows when its changes came, as far as the server knows: a survey has no memory of its own."""
+        look = self.look(rule, workload, now)
+        times = [
+            when
+            for change in look.plan.changes
+            for key, when in self.changed.get(change.source, {}).items()
+            if when and (not change.keys or key in change.keys)
+        ]
+        if not times:
+            return look
+        came = replace(look.plan.observed, first=min(times), last=max(times))
+        return self.look(rule, workload, now, observed=came)
+
     def keeper(self, rule: KindRule) -> WorkloadKeeper:
         """Who keeps the workloads of a kind."""
         if rule not in self._keepers:
             self._keepers[rule] = WorkloadKeeper(
-                rule, self.options, self.dialects, fleet=self.fleet, policies=self.policies
+                rule, self.options, self.dialects, fleet=self.fleet, policies=self.policies, forms=self.forms
             )
         return self._keepers[rule]
 
@@ -196,6 +255,11 @@ class _Shelf:
         return found
 
 
+def is_source(manifest: Manifest) -> bool:
+    """Whether this is a ConfigMap or Secret; added last, they are hashed in all forms that somebody asks for."""
+    return not _group(manifest.get("apiVersion")) and manifest.get("kind") in _SOURCES
+
+
 def _told(error: Exception) -> str:
     text, _, path = str(error).partition(" - at `$")
     return f"{path.rstrip('`').lstrip('.')}: {text}" if path else text
@@ -211,8 +275,15 @@ async def read_cluster(survey: Survey, client: Client, *, namespaces: Sequence[s
 
     Each page is hashed before the next is read, so a large cluster needs little memory.
     """
+    if namespaces is None:
+        for item in (await client.list(NamespaceSettings.KIND)).items:
+            survey.add({"apiVersion": "v1", "kind": "Namespace", **item})
+    else:
+        for name in namespaces:
+            survey.add({"apiVersion": "v1", "kind": "Namespace", **await client.get(NamespaceSettings.KIND, name)})
     targets: list[tuple[Any, str | None]] = [(rule.kind, None) for rule in survey.rules.values()]
-    targets += [(ConfigMapSource.KIND, None), *((kind.KIND, None) for kind in survey.policies.kinds)]
+    targets += [(kind.KIND, None) for kind in survey.policies.kinds]
+    targets.append((ConfigMapSource.KIND, None))  # sources last: the others say in which forms they are compared
     if survey.options.watch_secrets:
         targets.append((SecretSource.KIND, NO_HELM_RELEASES))
     for kind, fields in targets:
@@ -220,9 +291,3 @@ async def read_cluster(survey: Survey, client: Client, *, namespaces: Sequence[s
             async for page in client.pages(kind, namespace=namespace, field_selector=fields):
                 for item in page.items:
                     survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
-    if namespaces is None:
-        for item in (await client.list(NamespaceSettings.KIND)).items:
-            survey.add({"apiVersion": "v1", "kind": "Namespace", **item})
-    else:
-        for name in namespaces:
-            survey.add({"apiVersion": "v1", "kind": "Namespace", **await client.get(NamespaceSettings.KIND, name)})

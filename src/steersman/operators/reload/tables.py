@@ -108,7 +108,7 @@ def _approvals(view: ReloadView) -> list[Row]:
 
 
 def _history(view: ReloadView) -> list[Row]:
-    states = {"available": State.GOOD, "progressing": State.BUSY, "failed": State.BAD}
+    states = {"available": State.GOOD, "applied": State.GOOD, "progressing": State.BUSY, "failed": State.BAD}
     return [
         Row(
             (

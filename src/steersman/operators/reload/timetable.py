@@ -23,6 +23,7 @@ from steersman.kube.names import quoted
 __all__ = ["Opening", "Timetable", "make_opening", "parse_timetable"]
 
 _LONGEST: Final = timedelta(days=366)
+_TWICE: Final = timedelta(hours=3)  # clocks are never set back by more
 _MOST: Final = 50  # windows of one timetable: each is computed at every look
 
 
@@ -36,7 +37,11 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     def next(self, now: float) -> float:
         """When it is next open, in seconds since the epoch: `now` when it is open now."""
         at = datetime.fromtimestamp(now, UTC)
-        start = next(CronSim(self.cron, (at - self.duration).astimezone(_zone(self.zone))))
+        after = (at - self.duration).astimezone(_zone(self.zone))
+        # In an hour that comes twice a time of the day is meant once: who begins in the second one would not know of
+        # the first.
+        begin = (at - self.duration - _TWICE).astimezone(_zone(self.zone)) if after.fold else after
+        start = next(one for one in CronSim(self.cron, begin) if one.timestamp() > after.timestamp())
         return max(now, start.timestamp())
 
     def __str__(self) -> str:

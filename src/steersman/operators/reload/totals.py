@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from steersman.kube.errors import Forbidden, NotFound
-from steersman.operators.reload.look import SOURCES
+from steersman.operators.reload.forms import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,7 +28,8 @@ def triggered(look: Look, survey: Survey, now: float) -> Plan:
     """The plan to restart the workload of `look` at once."""
     found = read_state(look.workload.annotations.get(APPLIED)).applied
     before = found.sources if found is not None else {}
-    target = {}
+    withheld = (source.seen_from(look.workload.namespace) for source in look.edges.withheld)
+    target = {name: before[name] for name in withheld if name in before}
     for edge in look.edges.tracked:
         name = edge.source.seen_from(look.workload.namespace)
         entry = wanted(edge, survey.source(edge.source)).entry

@@ -31,8 +31,10 @@ __all__ = [
     "MAX_CONCURRENT",
     "MAX_DELAY",
     "NATIVE_ANNOTATIONS",
+    "NOTIFY",
     "ON_FAILURE",
     "QUIET_PERIOD",
+    "RECREATED_BY",
     "RECREATES",
     "RELOAD",
     "RELOAD_EXTRA",
@@ -80,7 +82,8 @@ FREEZE: Final = "steersman.dev/freeze"  # N S: until=RFC3339 | true
 ACTION: Final = "steersman.dev/action"  # restart | none | http port=8080 path=/-/reload … | evict
 APPROVE: Final = "steersman.dev/approve"  # N S: DIGEST,…
 SHARE_WITH: Final = "steersman.dev/share-with"  # S only: NS,… | *
-COMPARE: Final = "steersman.dev/compare"  # S only: GLOB=json|yaml|properties|certificate|ignore,…
+COMPARE: Final = "steersman.dev/compare"  # N S: [configmap/NAME#]GLOB=json|yaml|properties|certificate|ignore|bytes,…
+NOTIFY: Final = "steersman.dev/notify"  # N: NAME,… of reload.notify | none
 URGENT: Final = "steersman.dev/urgent"  # S only: "true"
 
 # Written by us: the first on the workload itself, the others on its pod template.
@@ -88,6 +91,7 @@ APPLIED: Final = "steersman.dev/applied"
 RESTARTED_AT: Final = "steersman.dev/restarted-at"
 RESTARTED_FOR: Final = "steersman.dev/restarted-for"
 RECREATES: Final = "steersman.dev/recreates"  # on the stand-in of a Job that is being recreated
+RECREATED_BY: Final = "steersman.dev/recreated-by"  # on the Job itself: which stand-in, and what it says
 
 NATIVE_ANNOTATIONS: Final = frozenset(
     {
@@ -96,6 +100,7 @@ NATIVE_ANNOTATIONS: Final = frozenset(
         RELOAD_IGNORE,
         QUIET_PERIOD,
         MAX_DELAY,
+        NOTIFY,
         BUDGET,
         WINDOWS,
         WAVE,
@@ -114,6 +119,7 @@ NATIVE_ANNOTATIONS: Final = frozenset(
         RESTARTED_AT,
         RESTARTED_FOR,
         RECREATES,
+        RECREATED_BY,
     }
 )
 
@@ -186,25 +192,43 @@ class WorkloadId(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """When a change may become a restart."""
+    """When a change may become a restart; the limit is kept also where the quiet period is longer."""
 
     quiet: timedelta = timedelta(seconds=5)  # wait until the sources have been still this long…
     limit: timedelta = timedelta(seconds=30)  # …but never longer than this after the first change
     interval: timedelta = timedelta(0)  # and no sooner than this after the last restart
 
-    def due(self, *, first: float, last: float) -> float:
-        """When changes of which the first came at `first` and the last at `last` are due."""
-        return min(last + self.quiet.total_seconds(), first + self.limit.total_seconds())
+    def due(
+        self, *, first: float, last: float, after: timedelta = timedelta(0), restarted: float | None = None
+    ) -> float:
+        """When changes of which the first came at `first` and the last at `last` are due, all on one clock.
+
+        `after`: what a change takes on its way to the pods; `restarted`: when the last restart was.
+        """
+        way = after.total_seconds()
+        settled = last + max(self.quiet.total_seconds(), way)
+        due = min(settled, first + self.limit.total_seconds() + way)
+        return due if restarted is None else max(due, restarted + self.interval.total_seconds())
+
+    def inner(self, quiet: timedelta | None, limit: timedelta | None) -> Window:
+        """The window when somebody further in says this much; who asks only for a longer quiet period gets it."""
+        wanted = self.quiet if quiet is None else quiet
+        most = max(self.limit, timedelta(0) if quiet is None else quiet) if limit is None else limit
+        return Window(quiet=wanted, limit=most, interval=self.interval)
 
     def __str__(self) -> str:
         apart = f", {format_duration(self.interval)} apart" if self.interval else ""
-        return f"{format_duration(self.quiet)} quiet, at most {format_duration(self.limit)}{apart}"
+        quiet = min(self.quiet, self.limit)
+        return f"{format_duration(quiet)} quiet, at most {format_duration(self.limit)}{apart}"
+
+
+MOST_RESTARTS: Final = 200  # of a budget: so many are remembered on a workload
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """How often one workload may be restarted before somebody should look at what keeps changing."""
 
-    restarts: int = 5  # 0: no limit
+    restarts: int = 5  # 0: no limit; at most MOST_RESTARTS
     per: timedelta = timedelta(hours=1)
 
     def __str__(self) -> str:
@@ -325,7 +349,7 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     """The section `reload:` of the configuration file, as it is written."""
 
     quiet_period: str = "5s"
-    max_delay: str = "30s"
+    max_delay: str = ""  # 30s, or the quiet period where that is longer
     dialects: tuple[str, ...] = ("native", "xing", "shipshape")
     selectors: tuple[ScopeConfig, ...] = ()
     kinds: tuple[str | KindConfig, ...] = ()  # none: all built-in ones
@@ -408,9 +432,9 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 
     def _window(self) -> Window:
         quiet = _duration(self.quiet_period, "reload.quietPeriod")
-        limit = _duration(self.max_delay, "reload.maxDelay")
+        limit = _duration(self.max_delay, "reload.maxDelay") if self.max_delay else None
         interval = _duration(self.min_interval, "reload.minInterval")
-        return Window(quiet=quiet, limit=max(quiet, limit), interval=interval)
+        return Window(interval=interval).inner(quiet, limit)
 
     def _timetable(self) -> Timetable:
         openings = []
@@ -422,8 +446,8 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
         return Timetable(openings=tuple(openings))
 
     def _budget(self) -> Budget:
-        if self.budget.restarts < 0:
-            raise ConfigError("must be 0 (no limit) or more", field="reload.budget.restarts")
+        if not 0 <= self.budget.restarts <= MOST_RESTARTS:
+            raise ConfigError(f"must be from 0 (no limit) to {MOST_RESTARTS}", field="reload.budget.restarts")
         per = _duration(self.budget.per, "reload.budget.per")
         if not per:
             raise ConfigError("must be longer than 0 (try 1h)", field="reload.budget.per")

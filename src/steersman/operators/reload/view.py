@@ -33,8 +33,8 @@ __all__ = [
 class Outcome(msgspec.Struct, frozen=True):
     """How a restart ended."""
 
-    phase: str  # progressing | available | failed | replaced (by the next restart before it ended) | unknown
-    reason: str = ""  # of a failure
+    phase: str  # progressing | available | failed | replaced (by the next restart before it ended) | applied | unknown
+    reason: str = ""  # of a failure; of what was applied without a restart, by which action
     seconds: float | None = None  # from the restart to the outcome, where somebody watched
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from steersman.errors import FormatError
 from steersman.kube.times import parse_time
 from steersman.kube.types.pods import Pod
+from steersman.operators.reload.podowners import belongs_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,11 +19,12 @@ __all__ = ["created", "is_ready", "living", "pods_of"]
 
 
 async def pods_of(client: Client, workload: Workload) -> list[Pod]:
-    """All pods that the selector of a workload finds; none when it has no selector."""
+    """The workload's own pods among those that its selector finds; none when it has no selector."""
     selector = workload.facts.selector
     if not selector:
         return []
-    return list((await client.list(Pod, namespace=workload.namespace, label_selector=selector)).items)
+    found = await client.list(Pod, namespace=workload.namespace, label_selector=selector)
+    return [pod for pod in found.items if belongs_to(pod, workload)]
 
 
 def living(pods: Iterable[Pod]) -> list[Pod]:

@@ -13,11 +13,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import FormatError
+from steersman.operators.reload.wordlists import words_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["NamePattern", "name_pattern"]
+__all__ = ["NamePattern", "name_pattern", "patterns_in"]
 
 # the parser of the standard library has no public name
 code: Any = importlib.import_module("re._constants")
@@ -41,6 +42,24 @@ class NamePattern:
     def matches(self, name: str) -> bool:
         """Whether the expression finds itself in the name."""
         return name == self.text if self.plain else bool(_after(self._nodes, name, frozenset(range(len(name) + 1))))
+
+
+@lru_cache(maxsize=1024)
+def patterns_in(text: str) -> tuple[tuple[str, ...], str]:
+    """The expressions of a list that count, and what is wrong when some do not.
+
+    Together they may have as many characters as one may have alone; names take no time and are not counted.
+    """
+    words, problem = words_in(text)
+    room, counted = _LONGEST, []
+    for word in words:
+        cost = 0 if _PLAIN.match(word) or len(word) > _LONGEST else len(word)  # one that is too long is refused alone
+        if cost <= room:
+            counted.append(word)
+            room -= cost
+    if len(counted) < len(words):
+        problem = f"its expressions have more than {_LONGEST} characters together; not all of them count"
+    return tuple(counted), problem
 
 
 @lru_cache(maxsize=4096)

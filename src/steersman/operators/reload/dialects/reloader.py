@@ -26,10 +26,11 @@ from steersman.errors import FormatError
 from steersman.kube.durations import parse_duration
 from steersman.operators.reload.dialect import Claim, Marks
 from steersman.operators.reload.dialects.hashes import ReloaderHash
-from steersman.operators.reload.dialects.patterns import name_pattern
+from steersman.operators.reload.dialects.patterns import name_pattern, patterns_in
 from steersman.operators.reload.edges import reference_claim
 from steersman.operators.reload.references import Form, Variable
 from steersman.operators.reload.types import SourceKind, SourceRef, Window
+from steersman.operators.reload.wordlists import words_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -129,8 +130,14 @@ class Reloader:
         text = workload.annotations.get(self._names.pause)
         if text is not None and type(workload).KIND.kind == "Deployment" and self._pause(workload) is None:
             yield f'{self._names.pause}: "{text[:100]}" is not a duration (try 5m); it restarts without it'
+        for annotation in self._names.exclude.values():
+            if problem := words_in(workload.annotations.get(annotation, ""))[1]:
+                yield f"{annotation}: {problem}"
         for kind, annotation in self._names.named.items():
-            for word in _words(self._chosen(workload, kind).get(annotation, "")):
+            words, problem = patterns_in(self._chosen(workload, kind).get(annotation, ""))
+            if problem:
+                yield f"{annotation}: {problem}"
+            for word in words:
                 try:
                     name_pattern(word)
                 except FormatError as error:
@@ -276,7 +283,7 @@ def verdict(
     """Whether a change of the source restarts the workload, and the rule that says so."""
     if source.get(names.ignore) == "true":
         return Verdict.NO, f"{names.ignore} on the source"
-    if name in _words(metadata.get(names.exclude[kind], "")):
+    if name in words_in(metadata.get(names.exclude[kind], ""))[0]:
         return Verdict.NO, names.exclude[kind]
     chosen = _chosen(kind, metadata, template, names)
     if any(_matches(word, name) for word in _words(chosen.get(names.named[kind], ""))):
@@ -309,8 +316,8 @@ def _chosen(
     return metadata if any(one in metadata for one in asked) else template
 
 
-def _words(text: str) -> list[str]:
-    return [word for part in text.split(",") if (word := part.strip())]
+def _words(text: str) -> tuple[str, ...]:
+    return patterns_in(text)[0]
 
 
 def _matches(word: str, name: str) -> bool:

@@ -18,6 +18,7 @@ from steersman.operators.reload.dialects.hashes import wave_data, wave_hash
 from steersman.operators.reload.edges import reference_claim
 from steersman.operators.reload.references import Form
 from steersman.operators.reload.types import SourceKind, SourceRef
+from steersman.operators.reload.wordlists import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -66,7 +67,10 @@ class Wave:
         if not _enabled(workload):
             return
         for annotation in EXTRA.values():
-            for word in filter(None, workload.annotations.get(annotation, "").split(",")):
+            words, problem = _named(workload, annotation)
+            if problem:
+                yield f"{annotation}: {problem}; the hash on its template is neither read nor written"
+            for word in filter(None, words):
                 if word.count("/") > 1 or word != word.strip():
                     yield f'{annotation}: "{word[:100]}" is not a source (try NAME or NAMESPACE/NAME, without spaces)'
 
@@ -102,6 +106,8 @@ class Wave:
         """The sources whose values go into the hash."""
         if not _enabled(workload) or type(workload).KIND.kind not in _KINDS:
             return frozenset()
+        if any(_named(workload, annotation)[1] for annotation in EXTRA.values()):
+            return frozenset()  # a hash over a part of it would be another
         return frozenset(_uses(workload))
 
     def hash(self, workload: Workload, objects: Mapping[SourceRef, Mapping[str, Any]]) -> str:
@@ -118,9 +124,14 @@ def _enabled(workload: Workload) -> bool:
     return workload.annotations.get(ENABLED) == "true"
 
 
+def _named(workload: Workload, annotation: str) -> tuple[tuple[str, ...], str]:
+    """The entries of a list as they are written, spaces included, and what is wrong when it is too long."""
+    return bounded(workload.annotations.get(annotation, "").split(","))
+
+
 def _extra(workload: Workload) -> Iterator[SourceRef]:
     for kind, annotation in EXTRA.items():
-        for word in workload.annotations.get(annotation, "").split(","):
+        for word in _named(workload, annotation)[0]:
             namespace, slash, name = word.rpartition("/")
             if name and "/" not in namespace and word == word.strip() and (namespace or not slash):
                 yield SourceRef(kind, namespace or workload.namespace, name)

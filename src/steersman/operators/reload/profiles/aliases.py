@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from steersman.kube.errors import KubeError
+    from steersman.kube.resources import ObjectRef
     from steersman.operators.reload.look import Look
     from steersman.operators.reload.oversight import Oversight
     from steersman.operators.reload.plan import Plan
@@ -164,7 +165,7 @@ class XingAliases:
     def __init__(self, oversight: Oversight, standing: Standing, registry: CollectorRegistry) -> None:
         self._oversight = oversight
         self._standing = standing
-        self._tracked: set[Any] = set()
+        self._tracked: set[tuple[str, ObjectRef]] = set()  # by name of the controller
         self.updates = Counter(f"{_XG}_deployment_annotation_updates", "Patches sent.", registry=registry)
         self.restarts = Counter(f"{_XG}_deployment_restarts", "Workloads restarted.", registry=registry)
         self.processed = Counter(f"{_XG}_changes_processed", "Changes acted on.", registry=registry)
@@ -172,7 +173,7 @@ class XingAliases:
 
     def looked(self, look: Look, *, written: bool) -> None:
         """Count what was patched and for what."""
-        key = (type(look.workload).KIND.kind, look.workload.ref)
+        key = (f"reload-{type(look.workload).KIND.plural}", look.workload.ref)
         if look.edges.tracked:
             self._tracked.add(key)
         else:
@@ -188,6 +189,8 @@ class XingAliases:
         self.updates.inc()
 
     def _families(self) -> Iterator[Metric]:
+        ledgers = self._oversight.ledgers
+        self._tracked = {one for one in self._tracked if one[0] not in ledgers or ledgers[one[0]].knows(one[1])}
         _, _, events = self._standing.watches()
         yield CounterMetricFamily(f"{_XG}_resource_versions", "Changes of objects seen.", value=events)
         yield GaugeMetricFamily(f"{_XG}_configs_total", "ConfigMaps and Secrets.", value=self._standing.sources())
