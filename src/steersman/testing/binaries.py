@@ -24,7 +24,18 @@ from msgspec import Struct
 
 from steersman.errors import SteersmanError
 
-__all__ = ["CONTROL_PLANE", "HELM", "KWOK", "BinariesError", "GoModule", "Progress", "cache_folder", "find_program"]
+__all__ = [
+    "CONTROL_PLANE",
+    "HELM",
+    "KWOK",
+    "BinariesError",
+    "GoModule",
+    "Progress",
+    "building",
+    "builds_folder",
+    "cache_folder",
+    "find_program",
+]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on, packages compiled so far and packages in all (0 while unknown)."""
@@ -77,7 +88,7 @@ class GoModule(Struct, frozen=True, kw_only=True):
 
     def built(self) -> Path | None:
         """The folder with the finished programs, if this machine has them for the current sources."""
-        finished = sorted(_builds().glob(f"{self.name}-{self.digest}-*"), key=lambda path: path.stat().st_mtime)
+        finished = sorted(builds_folder().glob(f"{self.name}-{self.digest}-*"), key=lambda path: path.stat().st_mtime)
         return finished[-1] if finished else None
 
     def build(self, progress: Progress | None = None) -> Path:
@@ -85,7 +96,7 @@ class GoModule(Struct, frozen=True, kw_only=True):
         if (found := self.built()) is not None:
             return found
         go = _find_go(self)
-        with _lock(_builds() / f"{self.name}.lock"):
+        with building(self.name):
             return self.built() or self._compile(go, progress or (lambda *_: None))
 
     def _compile(self, go: str, progress: Progress) -> Path:
@@ -108,7 +119,7 @@ class GoModule(Struct, frozen=True, kw_only=True):
         progress(f"{title}: fetching Go modules", 0, 0)
         packages = _run_go([go, "list", *tags, "-deps", self.package], self.source, fetching)
         total = sum(_PACKAGE.fullmatch(line) is not None for line in packages)
-        with tempfile.TemporaryDirectory(dir=_builds(), prefix=f".{self.name}-") as scratch:
+        with tempfile.TemporaryDirectory(dir=builds_folder(), prefix=f".{self.name}-") as scratch:
             folder = Path(scratch) / "programs"
             folder.mkdir()
             flags = ["-trimpath", "-buildvcs=false", "-ldflags", self._link_flags(), "-o", str(folder / self.name)]
@@ -117,7 +128,7 @@ class GoModule(Struct, frozen=True, kw_only=True):
                 if program != self.name:
                     (folder / program).symlink_to(self.name)
             toolchain = "".join(_run_go([go, "env", "GOVERSION"], self.source, lambda _: None))
-            finished = _builds() / f"{self.name}-{self.digest}-{toolchain}"
+            finished = builds_folder() / f"{self.name}-{self.digest}-{toolchain}"
             folder.rename(finished)
         progress(f"{title}: built", total, total)
         return finished
@@ -182,7 +193,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steersman"
 
 
-def _builds() -> Path:
+def builds_folder() -> Path:
+    """Where programs are kept, each in a folder that is named by what it was made of."""
     folder = cache_folder() / "programs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -201,8 +213,9 @@ def _find_go(module: GoModule) -> str:
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
+def building(name: str) -> Iterator[None]:
+    """While one process builds these programs, others that want them wait."""
+    with (builds_folder() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # released by the kernel however this process ends
         yield
 

@@ -2,14 +2,14 @@
 
     async with ProcessKubelet(client, namespace, tmp_path) as kubelet:
         ...
-        kubelet.crash("web-0")              # kill -9 of its containers; they are started again
+        kubelet.crash("web-0")              # kill -9 of its containers, or of one; they are started again
         await kubelet.move("web-0")         # the same with another address
 
 It takes every pod of its namespace. ConfigMaps, Secrets, projected volumes, emptyDirs and claims become folders,
 mounted where the container wants them in a root of its own; ConfigMaps and Secrets are kept up to date as kubelets do
-it, by swapping one link. The program is the one of that name on this machine (images are not pulled), with the user,
-the groups and no more rights than the pod says. A pod is Ready when its probes succeed and its gates are open. What a
-pod leaves behind when it is deleted is lost, except its claims.
+it, by swapping one link. The program is the one of that name on this machine (images are not pulled; `images` says what
+one runs that a pod gives no command), with the user, the groups and no more rights than the pod says. A pod is Ready
+when its probes succeed and its gates are open. What a pod leaves behind when it is deleted is lost, except its claims.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import contextlib
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.errors import Conflict, KubeError, NotFound
@@ -37,11 +37,19 @@ if TYPE_CHECKING:
     from steersman.kube.types.pods import Container
     from steersman.kube.types.volumes import Volume
 
-__all__ = ["ProcessKubelet"]
+__all__ = ["Image", "ProcessKubelet"]
 
 NODE = "process-node"
 PAUSE = 0.1  # seconds between two looks
+IN_CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}  # every container is told
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "usr", "dev", "proc")  # what a container's root has of this machine
+
+
+class Image(NamedTuple):
+    """What an image would run, and the folders of this machine that it needs for that."""
+
+    entrypoint: tuple[str, ...]
+    folders: tuple[Path, ...] = ()
 
 
 class _Missing(Exception):  # noqa: N818  a state, not a fault
@@ -54,6 +62,7 @@ class _Run:
     def __init__(self, pod: Pod, folder: Path, holder: Child, address: str) -> None:
         self.pod, self.folder, self.holder, self.address = pod, folder, holder, address
         self.containers: dict[str, Child] = {}
+        self.first: dict[str, Child] = {}  # init containers, in their order
         self.restarts: dict[str, int] = {}
         self.began = format_time(SYSTEM_CLOCK.time())
         self.told: object = None
@@ -64,8 +73,11 @@ class _Run:
 class ProcessKubelet:
     """See the module."""
 
-    def __init__(self, client: Client, namespace: str, folder: Path) -> None:
+    def __init__(
+        self, client: Client, namespace: str, folder: Path, *, images: Mapping[str, Image] | None = None
+    ) -> None:
         self.client, self.namespace, self.folder = client, namespace, folder
+        self._images = dict(images or {})
         self._network = PodNetwork(folder)
         self._runs: dict[str, _Run] = {}
         self._task: asyncio.Task[None] | None = None
@@ -108,10 +120,11 @@ class ProcessKubelet:
         """The processes of a pod, by container."""
         return {name: child.pid for name, child in self._run(pod).containers.items()}
 
-    def crash(self, pod: str) -> None:
-        """kill -9 of every container of a pod."""
-        for child in self._run(pod).containers.values():
-            child.kill()
+    def crash(self, pod: str, *names: str) -> None:
+        """kill -9 of every container of a pod, or of those."""
+        for name, child in self._run(pod).containers.items():
+            if not names or name in names:
+                child.kill()
 
     async def move(self, pod: str) -> None:
         """A pod loses its address: its containers and its network are made anew, and its volumes stay."""
@@ -175,7 +188,10 @@ class ProcessKubelet:
         if run.moving:
             return
         run.pod = pod
-        self._renew(run, sources)
+        try:
+            self._renew(run, sources)
+        except _Missing as missing:  # of the environment of a container that is not started yet
+            self._note(f"{pod.name}: waits for {missing}")
         await self._tell(run)
 
     def _note(self, text: str) -> None:
@@ -202,7 +218,6 @@ class ProcessKubelet:
         (folder / "root").mkdir(parents=True, exist_ok=True)
         holder, address = await self._network.join(f"{pod.name}-network")
         run = self._runs[pod.metadata.uid] = _Run(pod, folder, holder, address)
-        self._renew(run, sources)
         self.started.append(pod.name)
         self._note(f"{pod.name}: started at {address}")
         return run
@@ -220,6 +235,8 @@ class ProcessKubelet:
             with contextlib.suppress(_Missing):  # what was mounted stays when its source goes
                 if (files := sources.files(volume)) is not None:
                     _swap(folder, files)
+        if not self._begun(run, sources):
+            return
         for container in pod.spec.containers or ():
             child = run.containers.get(container.name)
             if child is not None and child.exit_code is None:
@@ -227,7 +244,18 @@ class ProcessKubelet:
             if child is not None:
                 run.restarts[container.name] = run.restarts.get(container.name, 0) + 1
                 self._note(f"{pod.name}: {container.name} ended with {child.exit_code} and is started again")
-            run.containers[container.name] = self._launch(run, container)
+            run.containers[container.name] = self._launch(run, container, sources)
+
+    def _begun(self, run: _Run, sources: _Sources) -> bool:
+        """Whether every init container of a pod has done its work; the next one is started when the last has."""
+        for container in run.pod.spec.init_containers or ():
+            child = run.first.get(container.name)
+            if child is None or child.exit_code:
+                run.first[container.name] = self._launch(run, container, sources)
+                return False
+            if child.exit_code is None:
+                return False
+        return True
 
     def _folder(self, run: _Run, volume: Volume) -> Path:
         claim = volume.persistent_volume_claim
@@ -235,7 +263,9 @@ class ProcessKubelet:
             return self.folder / "claims" / claim.claim_name
         return run.folder / "volumes" / volume.name
 
-    def _launch(self, run: _Run, container: Container) -> Child:
+    def _launch(self, run: _Run, container: Container, sources: _Sources) -> Child:
+        environment = {"PATH": WHERE, **IN_CLUSTER, **sources.environment(container)}
+        image = self._images.get(container.image, Image(()))
         root = run.folder / "root"
         folders = {volume.name: self._folder(run, volume) for volume in run.pod.spec.volumes or ()}
         lines = ["set -e", f"root={shlex.quote(str(root))}", "mount -t tmpfs tmpfs $root"]
@@ -246,19 +276,23 @@ class ProcessKubelet:
             elif place.exists():
                 lines.append(f"mkdir $root/{name}; mount --rbind /{name} $root/{name}")
         lines.append("mkdir -m 1777 $root/tmp; mkdir $root/etc; cp /etc/ld.so.cache $root/etc/ 2>/dev/null || true")
+        for folder in image.folders:
+            where = f"$root{shlex.quote(str(folder))}"
+            lines.append(f"mkdir -p {where}; mount --bind {shlex.quote(str(folder))} {where}")
         for mount in container.volume_mounts or ():
             where = f"$root{shlex.quote(mount.mount_path)}"
             lines.append(f"mkdir -p {where}; mount --bind {shlex.quote(str(folders[mount.name]))} {where}")
             if mount.read_only:
                 lines.append(f"mount -o remount,bind,ro {where}")
         security = {**(run.pod.spec.security_context or {}), **(container.security_context or {})}
+        if security.get("readOnlyRootFilesystem"):
+            lines.append("mount -o remount,ro $root")
         user, group = int(security.get("runAsUser", 0)), int(security.get("runAsGroup", 0))
         rights = ["--reuid", str(user), "--regid", str(group), "--groups", str(security.get("fsGroup", group))]
         rights += ["--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs", "--pdeathsig", "KILL"]
-        command = ["chroot", "$root", "setpriv", *rights, *container.command, *container.args]
+        command = ["chroot", "$root", "setpriv", *rights, *(container.command or image.entrypoint), *container.args]
         lines.append("exec " + " ".join(part if part == "$root" else shlex.quote(part) for part in command))
         spaces = [program("nsenter"), f"--net=/proc/{run.holder.pid}/ns/net", program("unshare"), "--mount"]
-        environment = {"PATH": WHERE, **{row.name: row.value for row in container.env or ()}}
         return Child(
             [*spaces, "--propagation", "private", program("sh"), "-c", "\n".join(lines)],
             log=run.folder / f"{container.name}.log",
@@ -295,6 +329,8 @@ class ProcessKubelet:
 
     async def _tell(self, run: _Run) -> None:
         pod = run.pod
+        if not run.containers:
+            return
         ready = {container.name: await self._probe(run, container) for container in pod.spec.containers or ()}
         rows = {row.type: row.status for row in pod.status.conditions or ()}
         gates = [gate.get("conditionType", "") for gate in pod.spec.readiness_gates or ()]
@@ -341,18 +377,30 @@ class ProcessKubelet:
 
     async def _probe(self, run: _Run, container: Container) -> bool:
         """Whether a container is ready; probes come at every look, whatever they say about delays."""
-        if run.containers[container.name].exit_code is not None:
+        child = run.containers.get(container.name)
+        if child is None or child.exit_code is not None:
             return False
-        socket = (container.readiness_probe or {}).get("tcpSocket")
-        if socket is None:
-            return True
+        probe = container.readiness_probe or {}
         try:
             async with asyncio.timeout(30):
-                _, writer = await asyncio.open_connection(run.address, int(socket["port"]))
+                if (asked := probe.get("httpGet")) is not None:
+                    return await _answers(f"http://{run.address}:{asked['port']}{asked.get('path', '/')}")
+                if (socket := probe.get("tcpSocket")) is not None:
+                    _, writer = await asyncio.open_connection(run.address, int(socket["port"]))
+                    writer.close()
         except (OSError, TimeoutError):
             return False
-        writer.close()
         return True
+
+
+async def _answers(url: str) -> bool:
+    import aiohttp
+
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as answer:
+            return 200 <= answer.status < 400
+    except aiohttp.ClientError:
+        return False
 
 
 class _Sources:
@@ -376,6 +424,24 @@ class _Sources:
                     found |= self._picked(self._of_secret(part.secret.name), part.secret.items)
             return found
         return None
+
+    def environment(self, container: Container) -> dict[str, str]:
+        """The variables of a container, as its pod and what that refers to say now."""
+        found: dict[str, str] = {}
+        for row in container.env or ():
+            source = row.value_from
+            if source is None:
+                found[row.name] = row.value
+            elif source.secret_key_ref is not None:
+                found[row.name] = self._one(self._of_secret(source.secret_key_ref.name), source.secret_key_ref.key)
+            elif source.config_map_key_ref is not None:
+                found[row.name] = self._one(self._of_map(source.config_map_key_ref.name), source.config_map_key_ref.key)
+        return found
+
+    def _one(self, files: dict[str, bytes], key: str) -> str:
+        if key not in files:
+            raise _Missing(key)
+        return files[key].decode()
 
     def _of_map(self, name: str) -> dict[str, bytes]:
         if name not in self._maps:

@@ -44,7 +44,7 @@ class Named(LoopbackServer):
         self.zones = folder / "zones"
         self.key_name = key_name
         self.secret = secret or base64.b64encode(os.urandom(32)).decode()
-        self._options, self._extra = options, extra
+        self._options, self.extra = options, extra  # read at every start
         self._dns, self._rndc = PortClaim(), PortClaim()
         super().__init__(self._dns, self._rndc)
 
@@ -76,7 +76,7 @@ options {{
 }};
 controls {{ inet {LOOPBACK} port {self.rndc_port} allow {{ localhost; }} keys {{ "{self.key_name}"; }}; }};
 logging {{ channel all {{ stderr; severity info; print-time yes; }}; category default {{ all; }}; }};
-{self._extra}
+{self.extra}
 """
 
     async def start(self) -> None:

@@ -1,16 +1,20 @@
-"""`steersman dns sidecar` as a process beside a `Named`, and a life that tests control.
+"""`steersman dns sidecar` as a process beside a `Named`, or the original, and a life that tests control.
 
 async with SidecarProcess(ns1) as car:
     await car.ask("GET", "/zones")      # status and body of an answer
     await car.kill()                    # kill -9; `start` brings it back on the same port
+async with driving(car) as driver:      # the operator's way to it
+    ...
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +22,14 @@ from steersman.testing.loopbackserver import LoopbackServer, PortClaim
 from steersman.testing.ports import LOOPBACK
 
 if TYPE_CHECKING:
-    from steersman.testing.named import Named
+    from collections.abc import AsyncIterator
 
-__all__ = ["SidecarProcess"]
+    from steersman.operators.dns.bindcar.driver import BindcarDriver
+    from steersman.operators.dns.servers import Server
+    from steersman.testing.named import Named
+    from steersman.testing.zones import Site
+
+__all__ = ["OriginalSidecar", "SidecarProcess", "driving", "put_behind", "server_of"]
 
 
 class SidecarProcess(LoopbackServer):
@@ -85,3 +94,71 @@ class SidecarProcess(LoopbackServer):
             return answer.status, json.loads(text)
         except ValueError:
             return answer.status, text
+
+
+class OriginalSidecar(SidecarProcess):
+    """The program whose interface ours serves, as `crates.BINDCAR` builds it."""
+
+    async def start(self) -> None:
+        """Start, and return when it listens; BinariesError when this machine does not have it."""
+        from steersman.testing.binaries import BinariesError
+        from steersman.testing.crates import BINDCAR
+
+        program = BINDCAR.built()
+        if program is None:
+            raise BinariesError(f"{BINDCAR.name} is not built: `make programs`")
+        named = self.named
+        key = {"ALGORITHM": "hmac-sha256", "SECRET": named.secret}
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",  # it runs nsupdate
+            "API_PORT": str(self.port),
+            "BIND_API_ADDRESS": LOOPBACK,
+            "BIND_API_TOKEN": self.token,
+            "BIND_ZONE_DIR": str(named.zones),
+            "RNDC_SERVER": f"{named.address}:{named.rndc_port}",
+            "NSUPDATE_SERVER": named.address,
+            "NSUPDATE_PORT": str(named.dns_port),
+            "NSUPDATE_KEY_NAME": named.key_name,
+            "RATE_LIMIT_ENABLED": "false",
+            **{f"{use}_{name}": value for use in ("RNDC", "NSUPDATE") for name, value in key.items()},
+        }
+        await self._launch(program, log=self.folder / "sidecar.log", environment=environment)
+
+
+def server_of(car: SidecarProcess, role: str = "primary", *, token: str | None = None, **more: Any) -> Server:
+    """The server behind a sidecar, as the operator knows it."""
+    from steersman.kube.resources import ObjectRef
+    from steersman.operators.dns.servers import Keys, Server
+    from steersman.operators.dns.tsig import Key
+
+    named = car.named
+    key = Key(named.key_name, "hmac-sha256", base64.b64decode(named.secret))
+    keys = Keys(key, key, key, token=car.token if token is None else token)
+    ports = (named.address, named.dns_port, named.rndc_port)
+    return Server(ObjectRef(role, "n"), "0", role, *ports, keys, api_port=car.port, **more)
+
+
+@asynccontextmanager
+async def driving(car: SidecarProcess, role: str = "primary", **more: Any) -> AsyncIterator[BindcarDriver]:
+    """A driver for the server behind a sidecar; another one each time, that knows nothing yet."""
+    from steersman.clock import SYSTEM_CLOCK
+    from steersman.operators.dns.bindcar.driver import BindcarDriver
+    from steersman.testing.zones import PATIENCE
+
+    driver = BindcarDriver(server_of(car, role, **more), clock=SYSTEM_CLOCK, timeout=PATIENCE, pause=0.01)
+    try:
+        yield driver
+    finally:
+        driver.close()
+
+
+async def put_behind(site: Site, role: str, car: SidecarProcess) -> None:
+    """An instance for a server that is managed through its sidecar, and the Secret of both."""
+    how = {"driver": "bindcar", "bindcarConfig": {"port": car.port}}
+    # Without the control channel: if anything used it, it would fail.
+    await site.instance(role, role, car.named, **how, endpoints=[{**car.named.endpoint, "rndcPort": 1}])
+    token = {"token": base64.b64encode(car.token.encode()).decode()}
+    meta = {"name": f"{role}-key", "namespace": site.namespace}
+    await site.client.apply(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": token}, field_manager="token"
+    )

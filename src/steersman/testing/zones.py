@@ -184,11 +184,15 @@ class Site:
     async def key(self, secret: str, server: Named, *, name: str = "") -> None:
         """The Secret of a server's key, perhaps under a wrong name."""
         data = {"key-name": name or server.key_name, "algorithm": "hmac-sha256", "secret": server.secret}
+        await self.secret(secret, data)
+
+    async def secret(self, name: str, texts: dict[str, str]) -> None:
+        """A Secret with exactly these fields."""
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": secret, "namespace": self.namespace},
-            "data": {field: b64encode(value.encode()).decode() for field, value in data.items()},
+            "metadata": {"name": name, "namespace": self.namespace},
+            "data": {field: b64encode(value.encode()).decode() for field, value in texts.items()},
         }
         await self.client.apply(body, field_manager="test", force=True)
 

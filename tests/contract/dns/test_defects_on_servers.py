@@ -19,7 +19,7 @@ from steersman.kube.resources import ObjectRef
 from steersman.kube.types import ConfigMap, Namespace, Secret
 from steersman.operators.dns.checks import RRSIG, signature_problems
 from steersman.operators.dns.dnsclient import DnsError
-from steersman.operators.dns.driver import Stale
+from steersman.operators.dns.driver import Refused, Stale
 from steersman.operators.dns.messages import Change
 from steersman.operators.dns.names import name_of, owner_of
 from steersman.operators.dns.native import NativeDriver
@@ -100,6 +100,45 @@ async def test_t6_t7_t12_t16_b31_what_a_server_says_about_zones_and_keys_is_unde
             with driving(one, update=key) as driver, pytest.raises(DnsError) as told:
                 await driver.write(ORG, None, None, 60, [www])
             assert told.value.rcode in {rcode, "NOTAUTH"}
+
+
+async def test_t9_t12_garbage_in_the_place_of_a_zone_file_is_no_hindrance_and_refusals_are_told_apart(named):
+    www = Change((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
+    async with named("ns1") as one:
+        (one.zones / "example.org.zone").write_text("this is no zone\n")
+        with driving(one) as driver:
+            with pytest.raises(DnsError) as absent:
+                await driver.write(ORG, None, None, 60, [www])
+            assert absent.value.rcode == "NOTAUTH"
+            await add(driver)
+            assert Soa.read(await driver.soa(ORG)).serial == 7
+            await one.control("freeze example.org")
+            with pytest.raises(Refused):
+                await driver.write(ORG, None, None, 60, [www])
+            await one.control("thaw example.org")
+            await driver.write(ORG, None, None, 60, [www])
+            await driver.remove(ORG)
+            await driver.create_secondary(ORG, secondary_config(driver.server, ORG, [driver.server]))
+            with pytest.raises(DriverError):
+                await driver.write(ORG, None, None, 60, [www])
+
+
+async def test_t12_t13_a_frozen_zone_says_so_and_has_everything_when_it_is_thawed(site):
+    one = site.primaries[0]
+    await site.zone("example.org")
+    async with site.running(drift_period=SOON, not_ready=SOON, server_pause=SOON):
+        await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+        await one.control("freeze example.org")
+        await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+
+        async def said():
+            status, reason, message = await site.ready("A", "www")
+            return (status, reason) == ("False", "ReconcileFailed") and "frozen" in message
+
+        await eventually(said, "what may be the matter", timeout=120)
+        await one.control("thaw example.org")
+        await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+        await eventually(lambda: site.is_ready("A", "www"), timeout=120)
 
 
 async def test_b19_a_server_that_has_not_read_the_new_key_is_told_to_with_the_old_one(named):

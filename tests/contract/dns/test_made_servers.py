@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from contextlib import nullcontext
 
 import pytest
 
+from steersman.errors import FormatError
 from steersman.kube.errors import Invalid
 from steersman.kube.types import ConfigMap, Deployment, PodDisruptionBudget, Secret, Service
+from steersman.operators.dns.lifetimes import SHORTEST, seconds_of
 from steersman.operators.dns.serverkinds import Bind9Instance
 from steersman.testing import RequestLog, eventually
 from steersman.testing.zones import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TRIGGER = "bindy.firestoned.io/reconcile-trigger"
+GIVEN = {"secretRef": {"name": "bindy-keys"}}
 SIGNING = {"signing": {"enabled": True, "policy": "bindy-default", "nsec3": True}}
 
 
@@ -44,11 +48,20 @@ async def test_a_cluster_becomes_instances_and_they_become_what_pods_need_and_th
         deployment = await site.client.get(Deployment, "c-primary-0", namespace=site.namespace)
         pod = deployment.spec.template.spec
         assert deployment.spec.strategy.type == "Recreate"
-        assert {volume.name for volume in pod.volumes} == {"zones", "cache", "config", "keys", "transfer"}
+        assert {volume.name for volume in pod.volumes} == {
+            *("zones", "cache", "config", "keys", "transfer"),
+            *("signing", "signing-made"),
+        }
         service = await site.client.get(Service, "c-primary-0", namespace=site.namespace)
         assert {port.name for port in service.spec.ports} == {"dns-tcp", "dns-udp"}
         instance = await site.client.get(Bind9Instance, "c-primary-0", namespace=site.namespace)
         assert instance.labels["tier"] == "gold"
+
+        async def reached():  # b24
+            found = await site.client.get(Bind9Instance, "c-primary-0", namespace=site.namespace)
+            return service.spec.cluster_ip and found.status and found.status.service_address == service.spec.cluster_ip
+
+        await eventually(reached, "its status says where its Service is", timeout=120)
         secret = await site.client.get(Secret, "c-primary-0-rndc-key", namespace=site.namespace)
         shared = await site.client.get(Secret, "bind9-transfer-key", namespace=site.namespace)
         files = (await site.client.get(ConfigMap, "c-primary-0-config", namespace=site.namespace)).data
@@ -87,9 +100,31 @@ def _check(files, secret, shared, folder):
     text = text.replace("/etc/bind/keys/", f"{folder}/").replace("/etc/bind/transfer/", f"{folder}/")
     text = text.replace("/var/lib/bind", f"{folder}/zones").replace("/var/cache/bind", f"{folder}/cache")
     (folder / "named.conf").write_text(text)
-    program = str(shutil.which("named-checkconf", path="/usr/bin:/usr/sbin"))
-    found = subprocess.run([program, str(folder / "named.conf")], capture_output=True, text=True, check=False)
+    found = _asked(folder / "named.conf")
     assert found.returncode == 0, found.stdout + text
+
+
+def _asked(file):
+    program = str(shutil.which("named-checkconf", path="/usr/bin:/usr/sbin"))
+    return subprocess.run([program, str(file)], capture_output=True, text=True, check=False)
+
+
+LIFETIMES = [  # of which key, how long, and whether named starts with it
+    *((key, text, True) for key in SHORTEST for text in ("unlimited", "0", "4w2d", "p30d", "P30W", "P1YT12H", "30D")),
+    *((key, str(seconds), True) for key, seconds in SHORTEST.items()),
+    *((key, str(seconds - 1), False) for key, seconds in SHORTEST.items()),
+    *(("ksk", text, False) for text in ("banana", "UNLIMITED", "P1Y2M3W", "99999999w", "1y", "1h")),
+]
+
+
+@pytest.mark.parametrize(("key", "text", "good"), LIFETIMES)
+def test_lifetimes_of_keys_are_taken_exactly_when_named_takes_them(key, text, good, tmp_path):
+    lives = {"ksk": "unlimited", "zsk": "unlimited", key: text}
+    keys = " ".join(f"{one} lifetime {life} algorithm 13;" for one, life in lives.items())
+    (tmp_path / "named.conf").write_text(f'dnssec-policy "x" {{ keys {{ {keys} }}; }};\n')
+    assert (_asked(tmp_path / "named.conf").returncode == 0) is good
+    with nullcontext() if good else pytest.raises(FormatError):
+        seconds_of(text, key)
 
 
 BAD = [
@@ -109,6 +144,9 @@ BAD = [
     ("Bind9Instance", {"role": "boss", "clusterRef": ""}, "role"),
     ("Bind9Instance", {"role": "primary", "clusterRef": "", "config": {"allowQuery": ["any; };"]}}, "allowQuery"),
     ("Bind9Cluster", {"primary": {"replicas": 101}}, "replicas"),
+    ("Bind9Cluster", {"global": {"dnssec": {"signing": {"algorithm": "rsamd5"}}}}, "algorithm"),
+    ("Bind9Cluster", {"global": {"dnssec": {"signing": {"kskLifetime": "banana"}}}}, "kskLifetime"),
+    ("Bind9Cluster", {"global": {"dnssec": {"signing": {"keysFrom": {"secretRef": {"name": "mine"}}}}}}, "name"),
 ]
 BAD_TOGETHER = [  # told by expressions, which the embedded server does not evaluate
     ("ARecord", {"name": "www"}, "ipv4Addresses"),
@@ -116,6 +154,13 @@ BAD_TOGETHER = [  # told by expressions, which the embedded server does not eval
     ("MXRecord", {"name": "@", "priority": 1, "mailServer": "."}, "mailServer"),
     ("Bind9Instance", {"role": "primary", "clusterRef": "", "endpoints": [{"address": "192.0.2.1"}]}, "rndcKey"),
     ("Bind9Cluster", {"global": {"dnssec": {"signing": {"policy": "default"}}}}, "policy"),
+    ("Bind9Cluster", {"global": {"dnssec": {"signing": {"keysFrom": {**GIVEN, "persistentVolume": {}}}}}}, "keysFrom"),
+    ("Bind9Cluster", {"global": {"dnssec": {"signing": {"keysFrom": GIVEN, "zskLifetime": "30d"}}}}, "zskLifetime"),
+    (
+        "Bind9Cluster",
+        {"global": {"dnssec": {"signing": {"keysFrom": {"persistentVolume": {}}, "autoGenerate": False}}}},
+        "autoGenerate",
+    ),
 ]
 
 
@@ -124,7 +169,10 @@ async def test_what_can_never_be_right_is_refused_with_the_name_of_the_field(sit
 
 
 async def test_what_cannot_be_right_together_is_refused_with_the_name_of_the_field(real, client, dns_kinds, namespace):
-    await _refused(Site(client, namespace, []), BAD_TOGETHER)
+    site = Site(client, namespace, [])
+    await _refused(site, BAD_TOGETHER)
+    of_cluster = {"role": "primary", "clusterRef": "c", "endpoints": [{"address": "192.0.2.1"}]}
+    await site.apply("Bind9Instance", "of-cluster", of_cluster)  # whose key it takes
 
 
 async def _refused(site, rows):

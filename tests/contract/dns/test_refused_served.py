@@ -81,6 +81,29 @@ async def test_what_a_server_refuses_is_held_back_alone_and_said_by_exactly_its_
         assert not zone.status.conflicts
 
 
+async def test_what_a_server_would_not_load_keeps_nothing_else_from_a_new_zone_nor_from_a_lost_one(
+    embedded, client, dns_kinds, namespace, named
+):
+    async with named("picky", options="check-mx fail;") as picky:
+        site = Site(client, namespace, [picky])
+        await site.instances()
+        await site.zone("example.org")
+        await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+        await site.record("MX", "bad", owner="@", priority=10, mailServer="192.0.2.9.")
+        async with site.running(drift_period=SOON, not_ready=SOON, server_pause=SOON):
+            for _ in range(2):
+                await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+                await eventually(lambda: site.is_ready("MX", "bad", "Refused"), timeout=120)
+                await eventually(lambda: site.is_ready("A", "www"), timeout=120)
+                await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+                before = await serial(picky, "example.org")
+                await picky.kill()
+                picky.wipe()  # what it had is gone, and what it minds is still wanted
+                await picky.start()
+            await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+            assert await serial(picky, "example.org") > before
+
+
 async def test_a_server_that_refuses_everything_is_a_failed_server_and_no_record_is_to_blame(mixed):
     strict, _ = mixed.servers
     await mixed.zone("example.org")

@@ -41,6 +41,61 @@ class _Knocks:
         writer.close()
 
 
+class _Mute:
+    """Stands where a server was, takes whatever it is given, and says nothing."""
+
+    def __init__(self, server):
+        self._server, self._writers = server, []
+
+    async def __aenter__(self):
+        ports = (self._server.dns_port, self._server.rndc_port)
+        self._doors = [await asyncio.start_server(self._listen, self._server.address, port) for port in ports]
+        return self
+
+    async def __aexit__(self, *_):
+        for door in self._doors:
+            door.close()
+        for writer in self._writers:
+            writer.close()
+        for door in self._doors:
+            await door.wait_closed()
+
+    async def _listen(self, reader, writer):
+        self._writers.append(writer)
+        while await reader.read(65536):
+            pass
+
+
+@pytest.mark.parametrize("role", ["primary", "secondary"])
+async def test_a_server_that_says_nothing_at_all_keeps_nobody_waiting_and_catches_up(
+    embedded, client, dns_kinds, namespace, named, role
+):
+    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
+        site = Site(client, namespace, [one, two] if role == "primary" else [one], [] if role == "primary" else [two])
+        await site.instances()
+        await site.zone("example.org")
+        await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+        # A pass that waited for an answer would last for PATIENCE, and the next change would wait for the pass.
+        async with site.running(drift_period=timedelta(seconds=1), not_ready=timedelta(seconds=1)):
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+            await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+            await two.kill()
+            reason = "PartialReconciliation" if role == "primary" else "SecondaryFailed"
+            async with _Mute(two):
+                for number in range(2, 8):
+                    wanted = {f"192.0.2.{number}"}
+                    await site.record("A", "www", ipv4Addresses=list(wanted))
+                    await eventually(
+                        lambda w=wanted: site.answers("www.example.org", "A", w, [one]), timeout=PATIENCE / 2
+                    )
+                    if number == 4:
+                        await eventually(lambda: site.is_ready("DNSZone", "example.org", reason), timeout=PATIENCE / 2)
+            await two.start()
+            await eventually(lambda: site.answers("www.example.org", "A", wanted), timeout=4 * PATIENCE)
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+            assert await serial(two, "example.org") == await serial(one, "example.org")
+
+
 async def test_a_server_that_is_away_for_ten_minutes_is_left_alone_and_has_everything_when_it_is_back(
     cluster, client, dns_kinds, namespace, named
 ):

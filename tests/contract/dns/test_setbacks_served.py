@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from steersman.kube.errors import NotFound
+from steersman.kube.types import Event
 from steersman.kube.types.core import Secret
+from steersman.operators.dns.zonekinds import DNSZone
 from steersman.operators.dns.zones import ZoneKeeper
 from steersman.testing import eventually
 from steersman.testing.zones import Site, serial, values
@@ -41,6 +44,43 @@ async def test_records_hear_that_their_zone_is_served_again(pair):
             await pair.zone(zone)
             await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=20)
             await eventually(lambda: pair.is_ready("ARecord", "plain"), timeout=20)
+
+
+SILENT = {  # what the zone says of its name servers, and who says otherwise -> name, type and reason of what is missing
+    "no address": (
+        [{"hostname": "ns1.example.org.", "ipv4Address": "192.0.2.53"}, {"hostname": "ns2.example.org."}],
+        (),
+        ("example.org", "NS", "MissingAddress"),
+    ),
+    "a delegation above": (
+        [
+            {"hostname": "ns1.example.org.", "ipv4Address": "192.0.2.53"},
+            {"hostname": "ns.sub.example.org.", "ipv4Address": "192.0.2.54"},
+        ],
+        ("NS", "sub", {"nameserver": "ns.example.net."}),
+        ("ns.sub.example.org", "A", "Occluded"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+async def test_a_zone_says_what_of_its_own_data_is_not_served_and_everything_else_is(pair, case):
+    servers, other, missing = SILENT[case]
+    await pair.zone("example.org", nameServers=servers)
+    await pair.record("A", "www", ipv4Addresses=["192.0.2.1"])
+    if other:
+        kind, name, spec = other
+        await pair.record(kind, name, **spec)
+    async with pair.running():
+        await eventually(lambda: pair.is_ready("DNSZone", "example.org", missing[2]), timeout=120)
+        assert "spec.nameServers" in (await pair.ready("DNSZone", "example.org"))[2]
+        rows = (await pair.get("DNSZone", "example.org")).status.conflicts
+        assert [(row.name, row.type, row.reason) for row in rows] == [missing]
+        await eventually(lambda: pair.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+        await eventually(lambda: pair.is_ready("A", "www"), timeout=120)
+        await pair.zone("example.org")
+        await eventually(lambda: pair.is_ready("DNSZone", "example.org"), timeout=120)
+        assert (await pair.get("DNSZone", "example.org")).status.conflicts is None
 
 
 async def test_a_zone_without_a_primary_goes_on_being_served_by_its_secondaries(pair):
@@ -114,28 +154,95 @@ async def test_a_deleted_record_waits_for_a_primary_that_a_new_process_cannot_as
         await eventually(lambda: pair.answers("www.example.org", "A", set(), [one]), timeout=30)
 
 
-async def test_b10_what_is_said_about_signing_keys_and_has_no_effect_is_named_in_a_condition(
+async def test_an_empty_selector_is_taken_at_its_word_and_warned_about(pair):
+    await pair.zone("example.org", recordsFrom=[{"selector": {}}])
+    await pair.zone("example.net")
+    await pair.record("A", "www", zone="whatever", ipv4Addresses=["192.0.2.1"])
+    async with pair.running():
+        await eventually(lambda: pair.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+        await eventually(lambda: pair.is_ready("DNSZone", "example.net"), timeout=120)
+
+        async def told():
+            rows = (await pair.client.list(Event, namespace=pair.namespace)).items
+            found = [row for row in rows if row.reason == "EmptySelector"]
+            return {(row.involved_object.name, row.type, row.message.partition(":")[0]) for row in found}
+
+        assert await eventually(told, timeout=60) == {("example.org", "Warning", "spec.recordsFrom")}
+
+
+async def test_an_instance_with_an_address_that_is_none_costs_a_zone_no_other_server(pair):
+    wrong = {"role": "primary", "endpoints": [{"address": "dead"}], "rndcKey": {"secretRef": {"name": "primary-0-key"}}}
+    await pair.apply("Bind9Instance", "wrong", {"clusterRef": "", **wrong}, labels={"dns": "test"})
+    await pair.zone("example.org", nameServers=None)
+    await pair.record("A", "www", ipv4Addresses=["192.0.2.1"])
+    async with pair.running():
+        await eventually(lambda: pair.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+        await eventually(lambda: pair.is_ready("Bind9Instance", "wrong", "ConfigurationInvalid"), timeout=120)
+        await eventually(lambda: pair.is_ready("DNSZone", "example.org", "ConfigurationInvalid"), timeout=120)
+
+
+SAID = [  # about signing, by an instance -> a condition of it, and words that are in it
+    ({}, ("SigningKeys", "True", "InSecret"), "bind9-signing-keys"),
+    ({"keysFrom": {"secretRef": {"name": "bindy-keys"}}}, ("SigningKeys", "True", "InSecret"), "bindy-keys"),
+    ({"exportToSecret": False}, ("SigningKeys", "False", "OnDisk"), "storage.storageType"),
+    ({"zskLifetime": "30d"}, ("SigningKeys", "False", "OnDisk"), "exportToSecret has no effect"),
+    ({"exportToSecret": False, "autoGenerate": False}, ("SigningKeys", "False", "KeysMissing"), "keysFrom.secretRef"),
+    ({"enabled": False}, None, ""),
+]
+
+
+async def test_b10_an_instance_says_where_its_signing_keys_are_and_an_existing_server_what_has_no_effect(
     embedded, client, dns_kinds, namespace
 ):
     site = Site(client, namespace, [])
-    asked = {"keysFrom": {"secretRef": {"name": "bindy-keys"}}, "exportToSecret": True, "autoGenerate": False}
 
-    async def ignored():
-        rows = (await site.get("Bind9Instance", "made")).status.conditions
-        return next((row.message for row in rows if row.type == "Ignored"), "")
+    async def said(name):
+        status = (await site.get("Bind9Instance", name)).status
+        rows = (status.conditions if status is not None else None) or ()
+        found = [row for row in rows if row.type in ("SigningKeys", "Ignored")]
+        return [((row.type, row.status, row.reason), row.message) for row in found]
 
     async with site.running():
-        for more, named in ((asked, asked), ({"autoGenerate": True, "exportToSecret": False}, {}), ({}, {})):
-            signing = {"enabled": True, **more}
-            spec = {"clusterRef": "", "role": "primary", "config": {"dnssec": {"signing": signing}}}
+        for more, row, words in SAID:
+            spec = {"clusterRef": "", "role": "primary", "config": {"dnssec": {"signing": {"enabled": True, **more}}}}
             made = await site.apply("Bind9Instance", "made", spec)
-            generation = made["metadata"]["generation"]
-            await eventually(lambda g=generation: seen(site, g), timeout=120)
-            message = await ignored()
-            assert bool(message) == bool(named)
-            assert all(field in message for field in named), message
+            await eventually(lambda g=made["metadata"]["generation"]: seen(site, "made", g), timeout=120)
+            assert [one for one, _ in await said("made")] == ([row] if row else [])
+            assert all(words in text for _, text in await said("made"))
+        held = await client.get(Secret, "bind9-signing-keys", namespace=namespace)
+        assert not held.data
+        assert not held.metadata.owner_references  # keys outlive who made them
+        signing = {"keysFrom": {"secretRef": {"name": "bindy-keys"}}, "autoGenerate": False}
+        there = {"endpoints": [{"address": "127.0.0.1"}], "rndcKey": {"secretRef": {"name": "none"}}}
+        spec = {"clusterRef": "", "role": "primary", "config": {"dnssec": {"signing": signing}}, **there}
+        await site.apply("Bind9Instance", "there", spec)
+
+        async def ignored():
+            found = await said("there")
+            return found[0] if found else None
+
+        row, text = await eventually(ignored, timeout=120)
+        assert row == ("Ignored", "True", "NoEffect")
+        assert "dnssec.signing.keysFrom, dnssec.signing.autoGenerate: false" in text
 
 
-async def seen(site, generation):
-    status = (await site.get("Bind9Instance", "made")).status
+async def test_b10_a_lost_secret_of_keys_is_not_made_again_while_a_zone_is_known_by_them(
+    embedded, client, dns_kinds, namespace
+):
+    site = Site(client, namespace, [])
+    signing = {"enabled": True}
+    spec = {"clusterRef": "", "role": "primary", "config": {"dnssec": {"signing": signing}}}
+    await site.apply("Bind9Instance", "made", spec, labels={"dns": "test"})
+    await site.zone("example.org", dnssecPolicy="bindy-default")
+    known = {"status": {"dnssec": {"signed": True, "dsRecords": ["1 13 2 ab"], "signedBy": f"{namespace}/made"}}}
+    await client.patch(DNSZone, "example.org", known, namespace=namespace, subresource="status")
+    async with site.running():
+        await eventually(lambda: seen(site, "made", 1), timeout=120)
+        assert (await client.get(Secret, "made-rndc-key", namespace=namespace)).data
+        with pytest.raises(NotFound):
+            await client.get(Secret, "bind9-signing-keys", namespace=namespace)
+
+
+async def seen(site, name, generation):
+    status = (await site.get("Bind9Instance", name)).status
     return status is not None and status.observed_generation == generation

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from io import BytesIO
 
@@ -17,7 +16,6 @@ from msgspec import structs
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import DriverError
 from steersman.kube.objects import ObjectMeta
-from steersman.kube.resources import ObjectRef
 from steersman.kube.types import ServiceAccount
 from steersman.operators.dns.bindcar.access import Access, Guests, Problem
 from steersman.operators.dns.bindcar.driver import BindcarDriver, SidecarError
@@ -26,11 +24,12 @@ from steersman.operators.dns.messages import Change
 from steersman.operators.dns.names import name_of, owner_of
 from steersman.operators.dns.rndc import Rndc
 from steersman.operators.dns.rrsets import NS, A, RRset, Soa
-from steersman.operators.dns.servers import Keys, Server
 from steersman.operators.dns.tsig import Key
 from steersman.operators.dns.zoneconfig import primary_config, same_config, secondary_config
 from steersman.testing import RequestLog, VirtualClock, eventually
-from steersman.testing.sidecar import SidecarProcess
+from steersman.testing.absence import not_here
+from steersman.testing.crates import BINDCAR
+from steersman.testing.sidecar import OriginalSidecar, SidecarProcess, driving, put_behind, server_of
 from steersman.testing.zones import PATIENCE, Site, ask, rogue, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -52,23 +51,6 @@ def zone(name="example.org", kind="primary", **config):
         "zoneConfig": {**CONFIG, **config},
         **({"updateKeyName": "operator"} if kind == "primary" else {}),
     }
-
-
-def server_of(car, role="primary", **more):
-    named = car.named
-    key = Key(named.key_name, "hmac-sha256", base64.b64decode(named.secret))
-    keys = Keys(key, key, key, token=more.pop("token", car.token))
-    ports = (named.address, named.dns_port, named.rndc_port)
-    return Server(ObjectRef(role, "n"), "0", role, *ports, keys, api_port=car.port, **more)
-
-
-@asynccontextmanager
-async def driving(car, role="primary", **more):
-    driver = BindcarDriver(server_of(car, role, **more), clock=SYSTEM_CLOCK, timeout=PATIENCE, pause=0.01)
-    try:
-        yield driver
-    finally:
-        driver.close()
 
 
 @pytest.fixture
@@ -245,7 +227,7 @@ async def test_readiness_is_that_of_named_and_a_named_that_is_away_is_said_to_be
     await car.named.kill()
     status, answer = await car.ask("GET", "/ready")
     assert (status, answer["ready"]) == (503, False)
-    assert [row for row in answer["checks"] if row.startswith("rndc_error")]
+    assert answer["checks"] == ["zone_dir: ok", "rndc: error", "dns: error"]
     for method, path, body in (("GET", "/zones/example.org", None), ("POST", "/zones", zone())):
         status, answer = await car.ask(method, path, body)
         assert (status, answer) == (
@@ -421,26 +403,22 @@ class BehindSidecars(Site):
     cars: list
 
 
-@pytest.fixture
-async def site(embedded, client, dns_kinds, namespace, named):
+@pytest.fixture(params=[SidecarProcess, OriginalSidecar])
+async def site(request, embedded, client, dns_kinds, namespace, named):
     """A primary and a secondary, each behind a sidecar, as instances with the driver bindcar."""
+    kind = request.param
+    if kind is OriginalSidecar and BINDCAR.built() is None:
+        not_here("bindcar is not built: `make programs`")
     async with (
         named("ns1") as one,
         named("ns2", secret=one.secret) as two,
-        SidecarProcess(one) as first,
-        SidecarProcess(two) as second,
+        kind(one) as first,
+        kind(two) as second,
     ):
         made = BehindSidecars(client, namespace, [one], [two])
         made.cars = [first, second]
-        for role, server, car in (("primary", one, first), ("secondary", two, second)):
-            how = {"driver": "bindcar", "bindcarConfig": {"port": car.port}}
-            # Without the control channel: if anything used it, it would fail.
-            endpoints = [{**server.endpoint, "rndcPort": 1}]
-            await made.instance(role, role, server, **how, endpoints=endpoints)
-            token = {"token": base64.b64encode(car.token.encode()).decode()}
-            meta = {"name": f"{role}-key", "namespace": namespace}
-            body = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": token}
-            await client.apply(body, field_manager="token")
+        await put_behind(made, "primary", first)
+        await put_behind(made, "secondary", second)
         yield made
 
 
@@ -456,11 +434,12 @@ async def test_the_operator_publishes_through_sidecars_and_survives_their_restar
             await eventually(lambda kind=kind, name=name: site.is_ready(kind, name), timeout=180)
         for car in site.cars:
             await car.kill()
+        await eventually(lambda: site.is_ready("DNSZone", "example.org", "PrimaryFailed"), timeout=180)
         await site.record("A", "www", ipv4Addresses=["192.0.2.2"])  # records need no sidecar
         await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.2"}), timeout=180)
         await site.zone("later.org")
         await eventually(lambda: site.is_ready("DNSZone", "later.org", "PrimaryFailed"), timeout=180)
-        assert "sidecar" in (await site.ready("DNSZone", "later.org"))[2]
+        assert "sidecar does not answer" in (await site.ready("DNSZone", "later.org"))[2]
         for car in site.cars:
             await car.start()
         await eventually(lambda: site.is_ready("DNSZone", "later.org"), timeout=300)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from steersman.clock import SYSTEM_CLOCK
-from steersman.errors import DriverError
+from steersman.errors import DriverError, PlanError
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.pods import ContainerStatus, Pod, PodCondition, PodStatus
 from steersman.operators.dns.book import Retry, ZoneBook
 from steersman.operators.dns.fleet import Fleet, servers_of
-from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.operators.dns.serverkinds import Bind9Instance, Endpoint
 from steersman.operators.dns.servers import Keys
 from steersman.operators.dns.tsig import Key
 
@@ -98,3 +98,19 @@ def test_tries_come_later_with_time_and_not_with_looks_and_begin_anew_with_other
     assert retry.failed("b", now, 30.0) == 1.0
     retry.succeeded()
     assert retry.failed("b", now, 30.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"endpoints": [Endpoint(address="192.0.2.1"), Endpoint(address="dead")]}, "spec.endpoints[1].address"),
+        ({"endpoints": [Endpoint(address="1.2.3")]}, "spec.endpoints[0].address"),
+        ({"primary_servers": ["::::"]}, "spec.primaryServers[0]"),
+    ],
+)
+def test_a_server_without_a_real_address_is_told_by_the_field(spec, field):
+    meta = ObjectMeta(name="a", namespace="default")
+    wrong = Bind9Instance(metadata=meta, spec=Bind9Instance.Spec(cluster_ref="", role="secondary", **spec))
+    with pytest.raises(PlanError) as refused:
+        servers_of(wrong, None, KEYS, ())
+    assert (refused.value.reason, refused.value.field) == ("ConfigurationInvalid", field)

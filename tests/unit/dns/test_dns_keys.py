@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
+from steersman.errors import PlanError
 from steersman.kube.objects import ObjectMeta
+from steersman.kube.resources import ObjectRef
 from steersman.kube.types.core import Secret
+from steersman.operators.dns.controller import key_secret
+from steersman.operators.dns.fleet import keys_of
 from steersman.operators.dns.keyring import EPOCH, control_keys
 from steersman.operators.dns.manifests import CHECKSUM, children_of, template_of
-from steersman.operators.dns.serverkinds import Bind9Instance, RndcKey
+from steersman.operators.dns.parts import SecretRef
+from steersman.operators.dns.serverkinds import Bind9Instance, Endpoint, RndcKey
 from steersman.operators.dns.tsig import Key
+from steersman.operators.dns.types import KEY_LABEL
 
 ROTATED = RndcKey(auto_rotate=True)
 DAY = 86_400.0
@@ -64,3 +72,37 @@ def test_pods_are_replaced_when_the_epoch_of_their_keys_is_another_and_only_then
     assert template_of(children_of(instance, None, epoch="1")) == template_of(one)
     marks = next(child for child in none if child["kind"] == "Deployment")["spec"]["template"]["metadata"]
     assert set(marks["annotations"]) == {CHECKSUM}
+
+
+THERE = [Endpoint(address="192.0.2.1")]
+NAMES = {"user": b"me", "pass": b"c2VjcmV0"}
+MINE = Key("me", "hmac-sha512", b"secret")
+
+
+def instance_with(key):
+    spec = Bind9Instance.Spec(role="primary", endpoints=THERE, rndc_key=key)
+    return Bind9Instance(metadata=ObjectMeta(name="i", namespace="n"), spec=spec)
+
+
+def kept(labels):
+    return key_secret(Secret(metadata=ObjectMeta(name="k", namespace="n", labels=labels), data=NAMES))
+
+
+def test_fields_of_any_name_are_a_key_where_a_label_says_so_and_the_way_out_is_told_where_not():
+    ref = SecretRef(name="k", key_name_key="user", secret_key="pass", algorithm="hmac-sha512")
+    one = instance_with(RndcKey(secret_ref=ref))
+    place = ObjectRef("k", "n")
+    assert keys_of(one, None, {place: kept({KEY_LABEL: "true"})}).control == MINE
+    assert not kept({}).data
+    with pytest.raises(PlanError, match=f"label {KEY_LABEL}") as refused:
+        keys_of(one, None, {place: kept({})})
+    assert refused.value.reason == "KeyInvalid"
+
+
+def test_a_key_that_stands_in_an_instance_opens_a_server_that_exists():
+    inline = {"stringData": {"key-name": "me", "secret": "c2VjcmV0"}}
+    assert keys_of(instance_with(RndcKey(secret=inline, algorithm="hmac-sha512")), None, {}).control == MINE
+    wrong = {"stringData": {"key-name": "me", "secret": "?"}}
+    with pytest.raises(PlanError) as refused:
+        keys_of(instance_with(RndcKey(secret=wrong)), None, {})
+    assert (refused.value.reason, refused.value.field) == ("KeyInvalid", "spec.rndcKey.secret")

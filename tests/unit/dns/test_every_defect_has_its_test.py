@@ -18,6 +18,9 @@ SERVERS = "tests/contract/dns/test_defects_on_servers.py"
 ZONES = "tests/contract/dns/test_zones_served.py"
 RECORDS = "tests/contract/dns/test_records_served.py"
 MADE = "tests/contract/dns/test_made_servers.py"
+SIGNED = "tests/contract/dns/test_signing_served.py"
+SIGNED_PODS = "tests/e2e/dns/pods/test_signing_pods.py"
+LEFT = "tests/contract/dns/test_left_behind.py"
 COMPILER = "tests/unit/dns/test_zone_compiler.py"
 TEXT = "tests/unit/dns/test_zone_text.py"
 DRIVER = "tests/unit/dns/test_bindcar_driver.py"
@@ -31,10 +34,19 @@ ELSEWHERE = {
     "B5": [f"{COMPILER}::test_an_rrset_is_the_union_of_what_resources_contribute"],
     "B6": [f"{ZONES}::test_primaries_agree_on_every_serial_secondaries_follow_and_a_lost_disk_never_shows"],
     "B7": [f"{COMPILER}::test_the_zone_s_ttl_holds_for_records_without_one_and_an_hour_without_either"],
-    "B10": [f"{MADE}::test_what_cannot_be_right_together_is_refused_with_the_name_of_the_field"],
+    "B10": [
+        f"{MADE}::test_what_cannot_be_right_together_is_refused_with_the_name_of_the_field",
+        f"{SIGNED}::test_b10_named_signs_with_made_keys_as_they_are_and_writes_none",
+        f"{SIGNED_PODS}::test_b10_the_keys_of_a_zone_outlive_every_pod_and_disk_and_its_ds_record_stays",
+        f"{SIGNED_PODS}::test_b10_given_keys_are_used_and_without_keys_a_zone_is_not_signed_and_says_so",
+        f"{SIGNED_PODS}::test_b10_keys_of_the_disk_live_as_long_as_it_does_and_a_volume_of_their_own_longer",
+    ],
     "B11": [f"{ZONES}::test_primaries_agree_on_every_serial_secondaries_follow_and_a_lost_disk_never_shows"],
     "B13": [f"{RECORDS}::test_records_of_all_kinds_are_added_changed_renamed_relabelled_and_deleted"],
-    "B14": [f"{ZONES}::test_an_instance_that_is_no_longer_selected_stops_serving_and_a_younger_namesake_takes_over"],
+    "B14": [
+        f"{ZONES}::test_an_instance_that_is_no_longer_selected_stops_serving_and_a_younger_namesake_takes_over",
+        f"{LEFT}::test_b14_a_server_that_was_away_when_it_was_deselected_loses_the_zone_when_it_is_back",
+    ],
     "B20": [f"{MADE}::test_a_cluster_becomes_instances_and_they_become_what_pods_need_and_then_nothing_is_written"],
     "B23": ["tests/unit/runtime/test_conditions.py::test_the_transition_time_moves_with_the_status_and_only_with_it"],
     "B25": [
@@ -58,7 +70,7 @@ ELSEWHERE = {
 }
 # What ours does not do: parts of a number, and why.
 MISSING = {
-    "B10": "keysFrom, autoGenerate and exportToSecret have no effect, and a condition says so: named keeps the keys",
+    "B10": "keys of a Secret are not replaced, and keys that named replaces are not copied into one",
     "B24": "of several rndcSecretRefs only the first has an effect",
 }
 NUMBERS = [f"{letter}{number}" for letter, last in (("B", 32), ("T", 17), ("S", 7)) for number in range(1, last + 1)]

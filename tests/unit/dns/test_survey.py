@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from steersman.operators.dns.survey import Survey, lay_over
+from steersman.operators.dns.survey import Survey, lagging, lay_over
 
 WITHOUT_KEY = """
 apiVersion: bindy.firestoned.io/v1beta1
@@ -47,3 +47,9 @@ async def test_a_name_in_a_zone_that_cannot_be_planned_is_told_why():
     assert reason.source == "example-org"
     assert "ns1-key" in reason.message
     assert elsewhere == []
+
+
+def test_a_serial_that_went_round_is_newer_than_one_that_did_not():
+    assert [server for server, _ in lagging({"a": 2**32 - 2, "b": 3, "c": 3})] == ["a"]
+    assert [server for server, _ in lagging({"a": 7, "b": 3})] == ["b"]
+    assert lagging({"a": 2**32 - 2}) == lagging({}) == []

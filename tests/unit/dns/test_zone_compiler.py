@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,9 +18,6 @@ from steersman.operators.dns.recordkinds import (
     TXTRecord,
 )
 from steersman.operators.dns.rrsets import AAAA, CNAME, MX, NS, A, Contribution, value_text
-
-if TYPE_CHECKING:
-    import random
 
 ORG = name_of("example.org")
 OWN = [
@@ -135,6 +130,26 @@ def test_a_delegation_hides_what_lies_below_it_except_the_addresses_of_its_serve
     assert not draft.held
 
 
+def test_a_delegation_to_other_servers_hides_the_addresses_of_those_before_and_shows_those_of_the_new():
+    draft = compiled(
+        record(NSRecord, "sub", nameserver="ns1.sub.example.org."),
+        record(ARecord, "one", owner="ns1.sub", ipv4_addresses=["192.0.2.1"]),
+        record(ARecord, "two", owner="ns2.sub", ipv4_addresses=["192.0.2.2"]),
+    )
+    assert [bool(draft.outcome(f"arecord/{name}").held) for name in ("one", "two")] == [False, True]
+    draft.put_record(record(NSRecord, "sub", nameserver="ns2.sub.example.org."), "nsrecord/sub")
+    assert {"arecord/one", "arecord/two"} <= draft.settle().sources
+    assert [bool(draft.outcome(f"arecord/{name}").held) for name in ("one", "two")] == [True, False]
+
+
+def test_a_conflict_that_is_over_is_no_longer_told():
+    draft = compiled(record(CNAMERecord, "apex", owner="@", target="x.example.net."))
+    assert [source for _, source, _ in draft.problems()] == ["cnamerecord/apex"]
+    draft.drop("cnamerecord/apex")
+    draft.settle()
+    assert draft.problems() == []
+
+
 def test_a_cname_at_the_apex_and_a_name_outside_are_held_back_and_named():
     draft = compiled(
         record(CNAMERecord, "apex", owner="@", target="x.example.net."),
@@ -156,47 +171,246 @@ def test_an_rrset_that_fits_no_message_is_held_back_and_others_are_not():
     assert served(draft, "www", A) == {"192.0.2.1"}
 
 
-NAMES = ["@", "www", "mx", "sub", "a.sub", "ns.sub", "*", "x.y"]
+EARLY, LATE = "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"
+
+
+def reasons(draft):
+    """Why records are held back; None for those that are not."""
+    return {name: getattr(draft.outcome(name).held, "reason", None) for name in draft.contributions if name != ZONE}
+
+
+def test_name_servers_that_are_held_back_delegate_nothing():
+    older = record(CNAMERecord, "alias", owner="sub", target="x.example.net.", at=EARLY)
+    below = record(ARecord, "below", owner="a.sub", ipv4_addresses=["192.0.2.1"], at=EARLY)
+    draft = compiled(older, below)
+    draft.put_record(record(NSRecord, "late", owner="sub", nameserver="ns.example.net.", at=LATE), "nsrecord/late")
+    draft.settle()
+    assert reasons(draft) == {"cnamerecord/alias": None, "arecord/below": None, "nsrecord/late": "CNAMEConflict"}
+    draft.drop("cnamerecord/alias")
+    draft.settle()
+    assert reasons(draft) == {"arecord/below": "Occluded", "nsrecord/late": None}
+
+
+def test_of_nested_delegations_only_the_uppermost_counts_and_only_its_servers_keep_their_addresses():
+    draft = compiled(
+        record(NSRecord, "outer", owner="sub", nameserver="ns.example.net."),
+        record(NSRecord, "inner", owner="a.sub", nameserver="ns.a.sub.example.org."),
+        record(ARecord, "glue", owner="ns.a.sub", ipv4_addresses=["192.0.2.1"]),
+    )
+    assert reasons(draft) == {"nsrecord/outer": None, "nsrecord/inner": "Occluded", "arecord/glue": "Occluded"}
+
+
+def test_a_name_that_is_delegated_to_itself_keeps_its_address_and_nothing_else():
+    draft = compiled(
+        record(NSRecord, "box", nameserver="box.example.org."),
+        record(ARecord, "glue", owner="box", ipv4_addresses=["192.0.2.1"]),
+        record(TXTRecord, "text", owner="box", text=["x"]),
+    )
+    assert reasons(draft) == {"nsrecord/box": None, "arecord/glue": None, "txtrecord/text": "Occluded"}
+
+
+STAR = record(ARecord, "star", owner="*", ipv4_addresses=["192.0.2.1"])
+ADDRESSED = {  # who is beside a name server, or mail server, x.y -> whether each of them is fine
+    "nothing": ([], False, False),
+    "an address": ([record(ARecord, "a", owner="x.y", ipv4_addresses=["192.0.2.1"])], True, True),
+    "an alias": ([record(CNAMERecord, "a", owner="x.y", target="w.example.net.")], False, True),
+    "an alias and a later address": (
+        [
+            record(CNAMERecord, "a", owner="x.y", target="w.example.net.", at=EARLY),
+            record(ARecord, "b", owner="x.y", ipv4_addresses=["192.0.2.1"], at=LATE),
+        ],
+        False,
+        True,
+    ),
+    "a wildcard": ([STAR], True, True),
+    "a wildcard, but the name has a text": ([STAR, record(TXTRecord, "t", owner="x.y", text=["x"])], False, False),
+    "a wildcard, but something is below": ([STAR, record(TXTRecord, "t", owner="a.x.y", text=["x"])], False, False),
+    "a wildcard, but a sibling exists": ([STAR, record(TXTRecord, "t", owner="b.y", text=["x"])], False, False),
+    "a nearer wildcard without address": ([STAR, record(TXTRecord, "t", owner="*.y", text=["x"])], False, False),
+    "a wildcard that is an alias": ([record(CNAMERecord, "s", owner="*", target="w.example.net.")], False, True),
+    "a delegation above": ([record(NSRecord, "d", owner="y", nameserver="ns.example.net.")], True, True),
+    "a delegation of it": ([record(NSRecord, "d", owner="x.y", nameserver="ns.example.net.")], True, True),
+    "more addresses than fit": (
+        [record(ARecord, "a", owner="x.y", ipv4_addresses=[f"10.0.{n // 256}.{n % 256}" for n in range(4000)])],
+        False,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ADDRESSED)
+@pytest.mark.parametrize("kind", ["ns", "mx"])
+@pytest.mark.parametrize("later", [True, False])
+def test_servers_inside_the_zone_need_an_address_that_a_server_would_find(case, kind, later):
+    beside, fine_ns, fine_mx = ADDRESSED[case]
+    pointing = (
+        record(NSRecord, "p", owner="@", nameserver="x.y.example.org.")
+        if kind == "ns"
+        else record(MXRecord, "p", owner="@", priority=1, mail_server="x.y.example.org.")
+    )
+    draft = compiled(*(() if later else beside), pointing)
+    for one in beside if later else ():
+        draft.put_record(one, source(one))
+        draft.settle()
+    assert (draft.outcome(source(pointing)).held is None) == (fine_ns if kind == "ns" else fine_mx)
+
+
+def test_the_zone_itself_is_no_name_server_without_an_address_either():
+    server = record(NSRecord, "apex", owner="@", nameserver="example.org.")
+    assert reasons(compiled(server)) == {"nsrecord/apex": "MissingAddress"}
+    address = record(ARecord, "web", owner="@", ipv4_addresses=["192.0.2.1"])
+    assert reasons(compiled(server, address)) == {"nsrecord/apex": None, "arecord/web": None}
+
+
+def test_a_record_that_left_its_ttl_to_the_zone_is_told_of_a_lower_one_too():
+    draft = compiled(
+        record(ARecord, "a", owner="www", ttl=60, ipv4_addresses=["192.0.2.1"]),
+        record(ARecord, "b", owner="www", ipv4_addresses=["192.0.2.2"]),
+        record(ARecord, "c", owner="alone", ipv4_addresses=["192.0.2.2"]),
+        ttl=600,
+    )
+    assert [draft.outcome(f"arecord/{name}").ttl for name in "abc"] == [None, 60, None]
+
+
+NAMES = ["@", "www", "mx", "sub", "a.sub", "ns.sub", "c.a.sub", "*", "*.y", "x.y"]
+TARGETS = ["mx", "ns.sub", "a.sub", "x.y", "q.y"]
 
 
 @st.composite
-def worlds(draw):
-    rows = []
-    for number in range(draw(st.integers(1, 12))):
-        owner = draw(st.sampled_from(NAMES))
-        at = f"2024-01-{draw(st.integers(1, 3)):02}T00:00:00Z"
-        ttl = draw(st.sampled_from([None, 60, 600]))
-        kind = draw(st.sampled_from([ARecord, CNAMERecord, MXRecord, NSRecord, TXTRecord]))
-        target = draw(st.sampled_from(["mx.example.org.", "ns.sub.example.org.", "a.example.net."]))
-        spec = {
-            ARecord: {"ipv4_addresses": [f"192.0.2.{number}"]},
-            CNAMERecord: {"target": target},
-            MXRecord: {"priority": 1, "mail_server": target},
-            NSRecord: {"nameserver": target},
-            TXTRecord: {"text": [str(number)]},
-        }[kind]
-        rows.append(record(kind, f"r{number}", owner=owner, at=at, ttl=ttl, **spec))
-    return rows
+def one_of_many(draw):
+    """A record of one of eight names, as it may be at one moment."""
+    name = f"r{draw(st.integers(0, 7))}"
+    at = f"2024-01-{draw(st.integers(1, 3)):02}T00:00:00Z"
+    ttl = draw(st.sampled_from([None, 60, 600]))
+    kind = draw(st.sampled_from([ARecord, AAAARecord, CNAMERecord, MXRecord, NSRecord, TXTRecord]))
+    inside = st.sampled_from([*(f"{one}.example.org." for one in TARGETS), "example.org."])
+    target = draw(st.one_of(inside, st.just("a.example.net.")))
+    number = draw(st.integers(1, 2))
+    spec = {
+        ARecord: {"ipv4_addresses": [f"192.0.2.{number}"]},
+        AAAARecord: {"ipv6_addresses": [f"2001:db8::{number}"]},
+        CNAMERecord: {"target": target},
+        MXRecord: {"priority": number, "mail_server": target},
+        NSRecord: {"nameserver": target},
+        TXTRecord: {"text": [str(number)]},
+    }[kind]
+    return record(kind, name, owner=draw(st.sampled_from(NAMES)), at=at, ttl=ttl, **spec)
 
 
-@settings(max_examples=150, deadline=None)
-@given(worlds(), st.randoms(use_true_random=False))
-def test_a_draft_that_changed_in_steps_is_the_draft_of_everything_at_once(world, chance: random.Random):
-    draft = Draft(ORG, None)
-    draft.put(ZONE, *OWN)
-    for one in chance.sample(world, len(world)):
-        draft.put_record(one, source(one))
-        if chance.random() < 0.5:
-            draft.settle()
-        if chance.random() < 0.3:
-            gone = chance.choice(world)
-            draft.drop(source(gone))
-    for one in world:
-        draft.put_record(one, source(one))
-    draft.settle()
-    whole = compiled(*world)
-    assert draft.rrsets == whole.rrsets
-    assert draft.held == whole.held
+def histories():
+    """Batches of steps: a record as it is now, or the name of one that goes."""
+    step = st.one_of(one_of_many(), one_of_many(), st.integers(0, 7).map("r{}".format))
+    return st.lists(st.lists(step, min_size=1, max_size=4), min_size=1, max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(histories())
+def test_after_every_step_a_draft_is_that_of_everything_at_once_and_says_what_changed(history):
+    draft = compiled()
+    world = {}
+    for batch in history:
+        before, told = dict(draft.rrsets), {name: draft.outcome(name) for name in draft.contributions}
+        for step in batch:
+            name = step if isinstance(step, str) else step.name
+            if name in world:
+                draft.drop(source(world.pop(name)))
+            if not isinstance(step, str):
+                world[name] = step
+                draft.put_record(step, source(step))
+        settled = draft.settle()
+        whole = compiled(*world.values())
+        assert draft.rrsets == whole.rrsets
+        assert draft.held == whole.held
+        keys = before.keys() | draft.rrsets.keys()
+        changed = {key: before.get(key) for key in keys if before.get(key) != draft.rrsets.get(key)}
+        assert settled.before == changed
+        now = {name: draft.outcome(name) for name in draft.contributions}
+        assert {name for name in told | now if told.get(name) != now.get(name)} <= settled.sources
+
+
+def lies_above(cut, owner):
+    return len(cut) < len(owner) and cut in [owner[n:] for n in starts(owner)]
+
+
+def starts(owner):
+    place = 0
+    while place < len(owner):
+        place += owner[place] + 1
+        yield place
+
+
+def finds_address(served, owner):
+    """Whether a server that has exactly `served` finds an address, or refers to others (RFC 1034, 4.3.2; RFC 4592)."""
+    names = {name for name, _ in served}
+    names |= {name[n:] for name in names for n in starts(name)} | {b""}
+    if any((cut, NS) in served for cut in [owner, *(owner[n:] for n in starts(owner))] if cut):
+        return True
+    if owner not in names:
+        encloser = next(owner[n:] for n in starts(owner) if owner[n:] in names)
+        owner = b"\x01*" + encloser
+    return (owner, A) in served or (owner, AAAA) in served
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(one_of_many(), max_size=10, unique_by=lambda one: one.name))
+def test_a_draft_has_nothing_that_a_server_would_refuse_or_ignore_and_nobody_is_hidden_by_what_is_not_served(records):
+    draft = compiled(*records)
+    served = draft.rrsets
+    cuts = {owner for owner, kind in served if kind == NS and owner}
+    glue = {value[: -len(ORG)] for cut in cuts for value in served[cut, NS].values if value.endswith(ORG)}
+    for owner, kind in served:
+        assert kind == CNAME or (owner, CNAME) not in served
+        assert not any(lies_above(cut, owner) for cut in cuts) or (kind in (A, AAAA) and owner in glue)
+    for value in served[b"", NS].values:
+        assert not value.endswith(ORG) or finds_address(served, value[: -len(ORG)])
+    for (owner, _), row in draft.held.items():
+        hidden = any(held.reason == "Occluded" for held in row.values())
+        assert not hidden or owner in cuts or any(lies_above(cut, owner) for cut in cuts)
+
+
+class Counted(Draft):
+    """A draft that counts the names it judges."""
+
+    judged = 0
+
+    def _judge(self, *arguments):
+        self.judged += 1
+        super()._judge(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (record(ARecord, "h7", ipv4_addresses=["192.0.2.99"]), 1),
+        (record(ARecord, "mx", ipv4_addresses=["192.0.2.99"]), 1),
+        (record(ARecord, "star", owner="*", ipv4_addresses=["192.0.2.99"]), 1),
+        (record(NSRecord, "sub", nameserver="other.example.net."), 1),
+        (record(NSRecord, "new", nameserver="ns.example.net."), 1),
+        (record(TXTRecord, "new", text=["x"]), 1),
+    ],
+    ids=["address", "address of mail servers", "wildcard", "delegation", "new delegation", "text"],
+)
+def test_one_change_judges_as_many_names_in_a_large_zone_as_in_a_small_one(change, names):
+    counts = []
+    for size in (10, 1000):
+        draft = Counted(ORG)
+        draft.put(ZONE, *OWN)
+        everyone = [
+            record(ARecord, "mx", ipv4_addresses=["192.0.2.1"]),
+            record(ARecord, "star", owner="*", ipv4_addresses=["192.0.2.1"]),
+            record(NSRecord, "sub", nameserver="ns.example.net."),
+            *(record(ARecord, f"h{n}", ipv4_addresses=["192.0.2.1"]) for n in range(size)),
+            *(record(TXTRecord, f"t{n}", owner=f"t{n}.sub", text=["x"]) for n in range(size)),
+            *(record(MXRecord, f"m{n}", owner=f"h{n}", priority=1, mail_server="mx.example.org.") for n in range(size)),
+        ]
+        for one in everyone:
+            draft.put_record(one, source(one))
+        draft.settle()
+        draft.judged = 0
+        draft.put_record(change, source(change))
+        assert draft.settle().before
+        counts.append(draft.judged)
+    assert counts == [names, names]
 
 
 @given(st.binary(min_size=1, max_size=63))

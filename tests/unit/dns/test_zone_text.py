@@ -50,9 +50,12 @@ def test_statements_are_equal_in_whatever_order_and_form_they_are_written():
 
 
 def test_two_zones_never_share_a_file():
-    names = ["a.b", "a-b", "0/25.2.0.192.in-addr.arpa", "0-25.2.0.192.in-addr.arpa", "0%2f25.org", "_tcp.test"]
+    long = ".".join(["x" * 60] * 4)
+    names = [long, f"y{long[1:]}", f"{long[:-1]}y"]
+    names += ["a.b", "a-b", "0/25.2.0.192.in-addr.arpa", "0-25.2.0.192.in-addr.arpa", "0%2f25.org", "_tcp.test"]
     assert len({file_name(name_of(name)) for name in names}) == len(names)
     assert all("/" not in file_name(name_of(name)) for name in names)
+    assert all(len(file_name(name_of(name))) < 230 for name in names)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 2**31 - 1))

@@ -10,6 +10,8 @@ answer, and is then read again as a whole. Books are memory only: a new process 
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +25,7 @@ from steersman.operators.dns.selection import EVERY, label_values, records_wante
 from steersman.operators.dns.types import PTR_NAMESPACES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from steersman.kube.resources import ObjectRef
     from steersman.operators.dns.compiler import Settled
@@ -48,10 +50,21 @@ class Copy(msgspec.Struct):
     drift: dict[Key, Any] = {}  # the part of the lag that nobody here caused and that is left alone
     config: tuple[Any, ...] | None = None  # the configuration that is in effect, as we wrote it
     refused: dict[Key, RRset | None] = {}  # what this server would not have, as it was wanted
+    ours: bool = False  # what it holds is for resources to say (see `foreign`)
+    made: bool = False  # because we gave it to the server
+    spoken: dict[Key, frozenset[bytes]] = {}  # while it is not ours: what resources said and no longer do
+    owned: frozenset[Key] = frozenset()  # while it is not ours: where it had what resources said, and nothing else
+    foreign: dict[Key, frozenset[bytes]] = {}  # while it is not ours: what no resource says
+    left: frozenset[Key] = frozenset()  # data of names that the zone leaves to others
+    shut: frozenset[Key] = frozenset()  # what is wanted and has no place beside data of others
     error: str = ""
     reason: str = ""
+    silent: bool = False  # it kept others waiting, and is asked again when it has shown a sign of life
+    slow: bool = False  # it has, and is waited for this time
     passes: int = 0  # looks at this copy since it was read as a whole
     behind: int = 0  # looks at which it was behind (secondaries)
+    signed: frozenset[int] = frozenset()  # the keys, of those that are ours to say, that it was last seen signed with
+    unsigned: int = 0  # looks at which it was not signed with them
     refreshed: float = float("-inf")  # when it was last asked to catch up
 
     @property
@@ -59,13 +72,18 @@ class Copy(msgspec.Struct):
         """The serial that is being served; 0 when none is known."""
         return 0 if self.soa is None else Soa.read(self.soa).serial
 
+    def lose(self) -> None:
+        """The server does not have the zone."""
+        self.known, self.absent, self.soa, self.config = True, True, None, None
+        self.foreign, self.left, self.shut = {}, frozenset(), frozenset()
+
     def forget(self) -> None:
         """An exchange ended without a clear answer."""
         self.known = False
         self.config = None
 
 
-class Published(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True, gc=False):
     """How one record got where it is."""
 
     uid: str
@@ -112,6 +130,7 @@ class ZoneBook:
         self.serial = 0
         self.members: dict[str, Published] = {}  # source -> which state of it is in the draft, and since which serial
         self.copies: dict[str, Copy] = {}
+        self.primaries: frozenset[tuple[str, int]] = frozenset()  # where it was said to be fetched from
         self.marks: set[tuple[Any, str]] | None = None  # records that changed; None: all may have
         self.origins: set[Origin] | None = None  # records whose PTR records may be others; None: all may be
         self.heard = False  # what its records want is known, or that there is no knowing it
@@ -123,6 +142,7 @@ class ZoneBook:
         self.early = 0  # looks in a row for which it was too early
         self.looked = float("-inf")  # when every copy was looked at last
         self.drifts = 0
+        self.ignore: tuple[str, ...] = ()  # names that are left to others, as copies were read with
         self.settled: frozenset[str] = frozenset()  # servers we made that have the zone
         self._basis: object = None
         self._grant = ""
@@ -172,14 +192,15 @@ class ZoneBook:
             self.origins = None
             self.members = {source: row for source, row in self.members.items() if source in replaced.contributions}
         self.draft.put(ZONE, *own)
-        if marks is None:
-            self._load_all(zone, cache)
-        else:
-            for kind, record_name in marks:
-                self._load_one(zone, kind, record_name, cache)
-        self._take_pointers(zone, cache, directory)
-        self._take_members(zone, directory)
-        settled = self.draft.settle()
+        with _collector_at_rest() if marks is None else nullcontext():
+            if marks is None:
+                self._load_all(zone, cache)
+            else:
+                for kind, record_name in marks:
+                    self._load_one(zone, kind, record_name, cache)
+            self._take_pointers(zone, cache, directory)
+            self._take_members(zone, directory)
+            settled = self.draft.settle()
         before = settled.before if replaced is None else _changes(replaced.rrsets, self.draft.rrsets)
         for copy in self.copies.values():
             if copy.known:
@@ -298,17 +319,25 @@ class ZoneBook:
     def has(self, server: str) -> bool:
         """Whether a server has the zone, as far as it is ours to say."""
         copy = self.copies.get(server)
-        return copy is not None and copy.known and not copy.error and bool(copy.serial) and not copy.behind
+        if copy is None or not copy.known or copy.error:
+            return False
+        return bool(copy.serial) and not copy.behind and not copy.unsigned
 
     def is_refused(self, copy: Copy, key: Key) -> bool:
         """Whether a server would not have what is wanted at a name and type."""
-        return key in copy.refused and copy.refused[key] == self.draft.rrsets.get(key)
+        return key in copy.shut or (key in copy.refused and copy.refused[key] == self.draft.rrsets.get(key))
+
+    def refusal_reason(self, keys: Iterable[Key]) -> str:
+        """Why servers do not have them: others have something there, or the server minds."""
+        asked = set(keys)
+        return "ForeignData" if any(asked & copy.shut for copy in self.copies.values()) else "Refused"
 
     def refusals(self, keys: Iterable[Key] | None = None) -> dict[Key, list[str]]:
         """What servers would not have, and which; of these keys only, if any are given."""
         found: dict[Key, list[str]] = {}
         for place, copy in sorted(self.copies.items()):
-            for key in copy.refused if keys is None else copy.refused.keys() & set(keys):
+            held = copy.refused.keys() | copy.shut
+            for key in held if keys is None else held & set(keys):
                 if self.is_refused(copy, key):
                     found.setdefault(key, []).append("/".join(place.split("/")[1:3]))
         return found
@@ -316,8 +345,10 @@ class ZoneBook:
     def refusal_text(self, keys: Iterable[Key]) -> str:
         """Which of these servers would not have, in words; empty when they have all."""
         rows = self.refusals(keys)
+        verbs = {"Refused": "refuses", "ForeignData": "has data of others in the place of"}
         return "; ".join(
-            f"{', '.join(servers)} refuses {short_text(key[0], self.draft.zone)} {type_name(key[1])}"
+            f"{', '.join(servers)} {verbs[self.refusal_reason([key])]} "
+            f"{short_text(key[0], self.draft.zone)} {type_name(key[1])}"
             for key, servers in sorted(rows.items())
         )
 
@@ -339,6 +370,18 @@ class ZoneBook:
         return news
 
 
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """While a whole zone is compiled, all that is made is kept: looking for garbage took a quarter of the time."""
+    working = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if working:
+            gc.enable()
+
+
 def _changes(before: Mapping[Key, RRset], after: Mapping[Key, RRset]) -> dict[Key, RRset | None]:
     """Where one draft differs from another that took its place, as it was."""
     return {key: before.get(key) for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
@@ -348,6 +391,8 @@ def _lay_over(copy: Copy, before: Mapping[Key, RRset | None], after: Mapping[Key
     for key, old in before.items():
         copy.drift.pop(key, None)  # whatever was there, it is for us to say now
         have = copy.lag.get(key, old)
+        if not copy.ours and old is not None and have is not None:
+            copy.spoken[key] = copy.spoken.get(key, frozenset()) | (old.values & have.values)
         if after.get(key) == have:
             copy.lag.pop(key, None)
         else:

@@ -4,23 +4,26 @@ RRsets are the union of what resources contribute; the draft remembers who contr
 every name is judged by the rules that a server would apply silently or not at all:
 
 - a name with a CNAME has nothing else: who was there first stays, the others are held back;
-- data at or below a delegation is not served, except addresses of its name servers;
-- name servers of the zone and mail servers that lie inside the zone need an address;
+- data at or below a delegation is not served, except addresses of its name servers (and who is held back delegates
+  nothing);
+- name servers of the zone and mail servers that lie inside the zone need an address, their own or a wildcard's;
 - an RRset must fit into one message.
 
 A draft changes in steps: `put` and `drop` mark names, `settle` judges the marked ones again, so one change costs the
-same in a large zone as in a small one. Whatever the order of steps, the result is that of one compile of everything.
+same in a large zone as in a small one. Others are judged again only when what they depend on is another: that a name
+exists, has an address, or is delegated, and to which servers. Whatever the order of steps, the result is that of one
+compile of everything.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from steersman.errors import PlanError
+from steersman.operators.dns.contributions import ADDRESSES, POINTING, WILDCARD, ZONE, Contributed, Facts, Held
 from steersman.operators.dns.names import ancestors, owner_in, short_text, text_of
 from steersman.operators.dns.rrsets import (
     AAAA,
@@ -34,32 +37,19 @@ from steersman.operators.dns.rrsets import (
     RRset,
     contribution_of,
     target_of,
-    type_name,
-    wire_size,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from steersman.operators.dns.recordkinds import Record
 
 __all__ = ["WILDCARD", "ZONE", "Draft", "Held", "Outcome", "Settled", "compile_zone"]
 
-ZONE: Final = "dnszone"  # the source of what the zone itself says
 DEFAULT_TTL: Final = 3600
-LARGEST: Final = 60_000  # bytes of an RRset; the rest of a message is for names and signatures
-ADDRESSES: Final = (A, AAAA)
-WILDCARD: Final = b"\x01*"
 
 
-class Held(msgspec.Struct, frozen=True):
-    """Why data is not published."""
-
-    reason: str
-    message: str
-
-
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What the compiler says about one resource."""
 
     keys: tuple[Key, ...] = ()
@@ -74,39 +64,50 @@ class Settled(msgspec.Struct, frozen=True):
     sources: frozenset[str]  # whose outcome may be another now
 
 
-class Draft:
+class Draft(Contributed):
     """A zone in the making."""
 
     def __init__(self, zone: bytes, default_ttl: int | None = None) -> None:
-        self.zone = zone
+        super().__init__(zone)
         self.default_ttl = DEFAULT_TTL if default_ttl is None else default_ttl
         self.rrsets: dict[Key, RRset] = {}
         self.widest = 0  # the largest number of values that an RRset ever had
         self.held: dict[Key, dict[str, Held]] = {}  # by whom: others at the same name may well be published
         self.invalid: dict[str, Held] = {}
-        self.contributions: dict[str, tuple[Contribution, ...]] = {}
-        self._names: defaultdict[bytes, dict[int, dict[str, Contribution]]] = defaultdict(dict)
-        self._served: dict[bytes, set[int]] = {}  # types by owner, as `rrsets` has them
-        self._pointers: defaultdict[bytes, set[bytes]] = defaultdict(set)  # target owner -> owners that need(ed) it
+        self._served: dict[bytes, tuple[int, ...]] = {}  # types by owner, as `rrsets` has them
+        self._wild: set[bytes] = set()  # wildcards that have data
+        self._moved: dict[bytes, bool] = {}  # names that came or went since they were last settled: whether new
         self._dirty: set[bytes] = set()
+        self._were: dict[bytes, Facts] = {}  # names that others depend on, as they were when they were last settled
         self._touched: set[str] = set()
+        self._problems: list[tuple[Key, str, Held]] | None = None
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def put(self, source: str, *contributions: Contribution, invalid: Held | None = None) -> None:
         """`source` contributes exactly this from now on."""
-        if self.contributions.get(source) == contributions and self.invalid.get(source) == invalid:
-            return
-        self.drop(source)
+        known = self.contributions.get(source)
+        if known is not None:
+            if known == contributions and self.invalid.get(source) == invalid:
+                return
+            self.drop(source)
+        self._touched.add(source)
         self.contributions[source] = contributions
         if invalid is not None:
             self.invalid[source] = invalid
         for part in contributions:
             owner, kind = part.key
-            self._names[owner].setdefault(kind, {})[source] = part
             self._mark(owner, kind)
-            for value in part.values:
-                self._point(owner, kind, value)
+            types = self._names.get(owner)
+            if types is None:
+                self._note(owner)
+                types = self._names[owner] = {}
+                self._enter(owner)
+            types.setdefault(kind, {})[source] = part
+            if kind in POINTING:
+                for target in self._targets(part):
+                    self._enter(target)
+                    self._pointers.setdefault(target, set()).add((part.key, source))
 
     def drop(self, source: str) -> None:
         """`source` contributes nothing any more."""
@@ -114,13 +115,24 @@ class Draft:
         self.invalid.pop(source, None)
         for part in self.contributions.pop(source, ()):
             owner, kind = part.key
+            self._mark(owner, kind)
             types = self._names[owner]
             types[kind].pop(source, None)
             if not types[kind]:
                 del types[kind]
+                if self.held.pop(part.key, None) is not None:  # nobody is left to be held back
+                    self._problems = None
             if not types:
+                self._note(owner)
                 del self._names[owner]
-            self._mark(owner, kind)
+                self._leave(owner)
+            if kind in POINTING:
+                for target in self._targets(part):
+                    pointing = self._pointers[target]
+                    pointing.discard((part.key, source))
+                    if not pointing:
+                        del self._pointers[target]
+                        self._leave(target)
 
     def put_record(self, record: Record, source: str) -> None:
         """A record contributes what it says, or nothing and the reason why."""
@@ -136,9 +148,13 @@ class Draft:
         """
         before: dict[Key, RRset | None] = {}
         sources = set(self._touched)
+        for owner, facts in self._were.items():
+            self._spread(owner, facts)
+        self._appear()
         for owner in self._dirty:
             self._judge(owner, before, sources)
         self._dirty.clear()
+        self._were.clear()
         self._touched.clear()
         return Settled(before, frozenset(sources))
 
@@ -152,12 +168,11 @@ class Draft:
         if (invalid := self.invalid.get(source)) is not None:
             return Outcome(held=invalid)
         held = next((why for part in parts if (why := self.held.get(part.key, {}).get(source))), None)
-        served = [self.rrsets[part.key].ttl for part in parts if part.ttl is not None and part.key in self.rrsets]
-        asked = [part.ttl for part in parts if part.ttl is not None and part.key in self.rrsets]
+        served = [(self.rrsets[part.key].ttl, part.ttl) for part in parts if part.key in self.rrsets]
         return Outcome(
             keys=tuple(part.key for part in parts),
             held=held,
-            ttl=next((ttl for ttl, wanted in zip(served, asked, strict=True) if ttl != wanted), None),
+            ttl=next((ttl for ttl, asked in served if ttl != (self.default_ttl if asked is None else asked)), None),
         )
 
     def serves(self, owner: bytes) -> bool:
@@ -169,63 +184,123 @@ class Draft:
         return sorted(self._names.get(key[0], {}).get(key[1], {}))
 
     def problems(self) -> list[tuple[Key, str, Held]]:
-        """Everything that is held back, in order."""
-        return sorted((key, source, why) for key, row in self.held.items() for source, why in row.items())
+        """Everything that is held back, in order; sorted again only when it is not what it was."""
+        if self._problems is None:
+            self._problems = sorted((key, source, why) for key, row in self.held.items() for source, why in row.items())
+        return self._problems
 
     # -- the machinery -------------------------------------------------------------------------------------------------
 
     def _mark(self, owner: bytes, kind: int) -> None:
+        """What is at a name is about to change."""
         self._dirty.add(owner)
-        if kind == NS and owner:
-            below = [
-                name for name in (*self._names, *self._pointers) if name.endswith(owner) and owner in ancestors(name)
-            ]
-            self._dirty.update(below)
-            for target in below:
-                self._dirty.update(self._pointers.get(target, ()))
-        elif kind in (A, AAAA, CNAME):
-            if owner.startswith(WILDCARD):
-                self._dirty.update(*self._pointers.values())
-            self._dirty.update(self._pointers.get(owner, ()))
+        if owner in self._were:
+            return
+        types = self._names.get(owner, {})
+        depended_on = bool(owner) and (kind == NS or NS in types)
+        if not depended_on:
+            depended_on = (kind in (A, AAAA, CNAME) or CNAME in types) and (
+                owner in self._pointers or owner.startswith(WILDCARD)
+            )
+        if depended_on:
+            self._were[owner] = self._facts(owner)
 
-    def _point(self, owner: bytes, kind: int, value: bytes) -> None:
-        if kind in (NS, MX):
-            target = owner_in(target_of(kind, value) or b"", self.zone)
-            if target is not None:
-                self._pointers[target].add(owner)
+    def _spread(self, owner: bytes, before: Facts) -> None:
+        """Judge those again who depend on a name that is not what it was."""
+        now = self._facts(owner)
+        if (now.addressed, now.aliased, now.delegated) != (before.addressed, before.aliased, before.delegated):
+            self._mark_pointing([owner])
+            if owner.startswith(WILDCARD):
+                self._mark_wild(owner)
+        if now.delegated != before.delegated:
+            below = self._below.get(owner, ())
+            self._dirty.update(below)
+            self._mark_pointing(below)
+        else:
+            self._dirty.update(name for name in now.servers ^ before.servers if name is not None)
+
+    def _note(self, owner: bytes) -> None:
+        """A name without data is about to have some, or no longer has."""
+        self._moved.setdefault(owner, owner not in self._names)  # the first word counts: it was not there, or it was
+        if owner.startswith(WILDCARD):
+            self._wild ^= {owner}
+
+    def _appear(self) -> None:
+        """Wildcards answer only for what does not exist, so names that come or go are felt by those below.
+
+        With them exist those above them that have no data either: all below the uppermost of those may be concerned.
+        """
+        new = {owner for owner, is_new in self._moved.items() if is_new and owner in self._names}
+        gone = [owner for owner, is_new in self._moved.items() if not is_new and owner not in self._names]
+        tops: set[bytes] = set()
+        for owner in (*new, *gone) if self._wild else ():
+            others: Collection[bytes] = new if owner in new else ()
+            for name in reversed((owner, *ancestors(owner))):
+                if name in tops:
+                    break
+                if not self._exists(name, others):
+                    tops.add(name)
+                    self._mark_pointing([name, *self._below.get(name, ())])
+                    break
+        self._moved.clear()
+
+    def _mark_wild(self, star: bytes) -> None:
+        parent = star[len(WILDCARD) :]
+        self._mark_pointing(self._below.get(parent, ()) if parent else self._pointers)
+
+    def _mark_pointing(self, targets: Iterable[bytes]) -> None:
+        self._dirty.update(key[0] for target in targets for key, _ in self._pointers.get(target, ()))
 
     def _judge(self, owner: bytes, before: dict[Key, RRset | None], sources: set[str]) -> None:
         """Decide what is served at one name."""
         types = self._names.get(owner, {})
+        cut = self._cut_above(owner)
+        alone = CNAME not in types and cut is None and (len(types) == 1 or NS not in types or not owner)
         new: dict[int, RRset] = {}
         for kind, parts in types.items():
             held: dict[str, Held] = {}
-            kept = {source: part for source, part in parts.items() if self._admitted(owner, kind, part, types, held)}
+            kept = parts
+            if not alone:
+                kept = {s: part for s, part in parts.items() if self._admitted(owner, kind, part, types, cut, held)}
             if kept:
                 merged = self._merge(owner, kind, kept, held)
                 if merged is not None:
                     new[kind] = merged
-            known = self.held.pop((owner, kind), {})
-            if held:
-                self.held[owner, kind] = held
-            sources.update(source for source in {*known, *held} if known.get(source) != held.get(source))
-        for kind in self._served.get(owner, set()) | new.keys():
-            key, rrset = (owner, kind), new.get(kind)
+            if held or self.held:
+                known = self.held.pop((owner, kind), {})
+                if held:
+                    self.held[owner, kind] = held
+                if known != held:
+                    self._problems = None
+                    sources.update(source for source in {*known, *held} if known.get(source) != held.get(source))
+        if new or owner in self._served:
+            self._serve(owner, new, types, before, sources)
+
+    def _serve(
+        self,
+        owner: bytes,
+        new: dict[int, RRset],
+        types: Mapping[int, Mapping[str, Contribution]],
+        before: dict[Key, RRset | None],
+        sources: set[str],
+    ) -> None:
+        """Have exactly `new` at a name; note what was there before, and whom that concerns."""
+        known = self._served.get(owner, ())
+        for kind, rrset in new.items():
+            key = (owner, kind)
             old = self.rrsets.get(key)
-            if kind not in types:
-                sources.update(self.held.pop(key, {}))
-            if old == rrset:
-                continue
-            before[key] = old
-            sources.update(types.get(kind, {}))
-            if rrset is None:
-                del self.rrsets[key]
-            else:
+            if old != rrset:
+                before[key] = old
                 self.rrsets[key] = rrset
+                sources.update(types[kind])
+        for kind in known:
+            if kind not in new:
+                before[owner, kind] = self.rrsets.pop((owner, kind))
+                sources.update(types.get(kind, ()))
         if new:
-            self._served[owner] = set(new)
+            self._served[owner] = tuple(new)
         else:
-            self._served.pop(owner, None)
+            del self._served[owner]
 
     def _admitted(
         self,
@@ -233,104 +308,61 @@ class Draft:
         kind: int,
         part: Contribution,
         types: Mapping[int, Mapping[str, Contribution]],
+        cut: bytes | None,
         held: dict[str, Held],
     ) -> bool:
-        why = self._at_apex(owner, kind) or self._beside_cname(owner, kind, part, types) or self._below_cut(owner, kind)
+        why = (
+            self._at_apex(owner, kind)
+            or self._beside_cname(owner, kind, types, part)
+            or self._below_cut(owner, kind, cut)
+        )
         if why is not None:
             held[part.source] = why
         return why is None
 
-    def _at_apex(self, owner: bytes, kind: int) -> Held | None:
-        if kind == CNAME and not owner:
-            return Held("CNAMEAtApex", "the zone's own name cannot be a CNAME (RFC 1034, 3.6.2)")
-        return None
-
-    def _beside_cname(
-        self, owner: bytes, kind: int, part: Contribution, types: Mapping[int, Mapping[str, Contribution]]
-    ) -> Held | None:
-        aliases = types.get(CNAME)
-        if not aliases or not owner:
-            return None
-        alias = min(aliases.values(), key=_age)
-        others = [other for number, row in types.items() if number != CNAME for other in row.values()]
-        first = min(others, key=_age, default=None)
-        data_first = first is not None and (_when(first), 0) <= (_when(alias), 1)
-        name = short_text(owner, self.zone)
-        if kind != CNAME:
-            return None if data_first else Held("CNAMEConflict", f"{name} is a CNAME by {alias.source}")
-        if data_first and first is not None:
-            return Held("CNAMEConflict", f"{name} has {_a(type_name(first.key[1]))} record from {first.source}")
-        if part.values != alias.values:
-            return Held("CNAMEConflict", f"{name} is a CNAME to another name by {alias.source}")
-        return None
-
-    def _below_cut(self, owner: bytes, kind: int) -> Held | None:
-        if owner and kind not in (NS, DS) and NS in self._names.get(owner, {}):
+    def _below_cut(self, owner: bytes, kind: int, cut: bytes | None) -> Held | None:
+        glue = kind in ADDRESSES
+        delegated = bool(owner) and kind not in (NS, DS) and self._is_kept(owner, NS)
+        if delegated and not (glue and owner in self._glue(owner)):
             return Held("Occluded", f"{short_text(owner, self.zone)} is delegated: only its name servers answer for it")
-        for cut in ancestors(owner):
-            if NS in self._names.get(cut, {}):
-                if kind in ADDRESSES and owner in self._glue(cut):
-                    return None
-                return Held("Occluded", f"{short_text(cut, self.zone)} is delegated: nothing below it is served here")
-        return None
-
-    def _glue(self, cut: bytes) -> set[bytes | None]:
-        parts = self._names.get(cut, {}).get(NS, {}).values()
-        return {owner_in(value, self.zone) for part in parts for value in part.values}
+        if cut is None or (glue and owner in self._glue(cut)):
+            return None
+        return Held("Occluded", f"{short_text(cut, self.zone)} is delegated: nothing below it is served here")
 
     def _merge(self, owner: bytes, kind: int, parts: Mapping[str, Contribution], held: dict[str, Held]) -> RRset | None:
         """One RRset of what is left, without values that lack an address and if it is not too large."""
-        values: set[bytes] = set()
-        for source, part in parts.items():
-            for value in part.values:
-                missing = self._lacks_address(owner, kind, value)
-                if missing is None:
-                    values.add(value)
-                else:
-                    held[source] = missing
+        values: frozenset[bytes] | set[bytes]
+        if kind == MX or (kind == NS and not owner):
+            values = self._addressed(kind, parts, held)
+        elif len(parts) == 1:
+            (only,) = parts.values()
+            values = only.values
+        else:
+            values = {value for part in parts.values() for value in part.values}
         if not values:
             return None
         ttls = [part.ttl for part in parts.values() if part.ttl is not None]
         if len(ttls) < len(parts):
             ttls.append(self.default_ttl)
-        rrset = RRset(min(ttls), frozenset(values))
         self.widest = max(self.widest, len(values))
-        size = wire_size((owner, kind), rrset, self.zone)
-        if size > LARGEST:
-            what = f"{len(values)} values ({size} bytes) do not fit into one DNS message of {LARGEST} bytes"
-            held.update(dict.fromkeys(parts, Held("RRsetTooLarge", what)))
+        too_large = self._too_large(owner, kind, parts.values(), values)
+        if too_large is not None:
+            held.update(dict.fromkeys(parts, too_large))
             return None
-        return rrset
+        return RRset(min(ttls), frozenset(values))
 
-    def _lacks_address(self, owner: bytes, kind: int, value: bytes) -> Held | None:
-        if not (kind == MX or (kind == NS and not owner)):
-            return None
-        target = owner_in(target_of(kind, value) or b"", self.zone)
-        if target is None or self._resolves(target):
-            return None
-        what = "mail server" if kind == MX else "name server"
-        return Held("MissingAddress", f"the {what} {text_of(target + self.zone)} is in this zone and has no address")
-
-    def _resolves(self, target: bytes) -> bool:
-        def has(owner: bytes, *kinds: int) -> bool:
-            return any(kind in self._names.get(owner, {}) for kind in kinds)
-
-        above = ancestors(target)
-        if has(target, A, AAAA, CNAME) or any(has(cut, NS) for cut in above):
-            return True
-        return any(has(WILDCARD + parent, A, AAAA, CNAME) for parent in (*above, b""))
-
-
-def _when(part: Contribution) -> str:
-    return "" if part.source == ZONE else part.since
-
-
-def _age(part: Contribution) -> tuple[str, str]:
-    return _when(part), part.source
-
-
-def _a(word: str) -> str:
-    return f"an {word}" if word[0] in "AMNS" else f"a {word}"
+    def _addressed(self, kind: int, parts: Mapping[str, Contribution], held: dict[str, Held]) -> set[bytes]:
+        """The values whose servers, if they are of this zone, have an address."""
+        values: set[bytes] = set()
+        for source, part in parts.items():
+            for value in part.values:
+                target = owner_in(target_of(kind, value) or b"", self.zone)
+                if target is None or self._resolves(target, kind):
+                    values.add(value)
+                    continue
+                what, name = "mail server" if kind == MX else "name server", text_of(target + self.zone)
+                held[source] = Held("MissingAddress", f"the {what} {name} is in this zone and has no address")
+        return values
 
 
 def compile_zone(

@@ -30,14 +30,25 @@ from steersman.operators.dns.metrics import DnsMetrics
 from steersman.operators.dns.pointers import is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.records import RecordKeeper
-from steersman.operators.dns.selection import label_values, records_wanted, selector_values, selects
+from steersman.operators.dns.selection import (
+    label_values,
+    leaving_values,
+    published_values,
+    records_wanted,
+    selector_values,
+    selects,
+)
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
+from steersman.operators.dns.signingkeys import is_key_field
+from steersman.operators.dns.signingpod import KEYS_SECRET
 from steersman.operators.dns.tables import tables_of
 from steersman.operators.dns.types import (
+    ADOPT,
     ALLOW_NAMESPACES,
     DRIFT,
     DRIFT_IGNORE,
     GROUP,
+    KEY_LABEL,
     PTR_NAMESPACES,
     RECONCILE_TRIGGER,
     SERVED_BY,
@@ -155,6 +166,7 @@ class _Table:
             .watches(DNSZone, to=self.instances_of_zone, when=generation | labels | status("bind9Instances", "serial"))
             .reads(ClusterBind9Provider)
             .index(Pod, "dns-instance", pod_instance)
+            .index(DNSZone, "dns-zone-name", own_name)
             .configured(concurrency=8, limiter=self.limiter, debounce=Debounce(quiet_seconds=0.1, limit_seconds=1.0))
         )
 
@@ -163,7 +175,7 @@ class _Table:
         keeper = ZoneKeeper(self.desk)
         made = (
             Controller(DNSZone, keeper.reconcile, "dns-zones")
-            .when(generation | labels | annotation(DRIFT, DRIFT_IGNORE, PTR_NAMESPACES, SERVED_BY))
+            .when(generation | labels | annotation(ADOPT, DRIFT, DRIFT_IGNORE, PTR_NAMESPACES, SERVED_BY))
             .finalizer(finalizer_of("DNSZone"), keeper.clean_up)
             .gone(keeper.gone)
             .hears(self.desk.zones)
@@ -185,7 +197,8 @@ class _Table:
             .configured(concurrency=ZONES_AT_ONCE, limiter=self.limiter)
         )
         for kind in RECORD_KINDS:
-            made = made.index(kind, "dns-labels", label_values)
+            made = made.index(kind, "dns-labels", label_values).index(kind, "dns-leaving", leaving_values)
+            made = made.index(kind, "dns-published", published_values)
         return made
 
     def record(self, kind: type[Record]) -> Controller:
@@ -248,7 +261,7 @@ class _Table:
 
     def zones_of_secret(self, secret: Secret, cache: Any) -> Iterable[ObjectRef]:
         """The zones of instances that use a key."""
-        if not secret.data:
+        if not secret.data or secret.name == KEYS_SECRET:  # who adds keys to it knows, and is the only one to care
             return ()
         found: dict[ObjectRef, None] = {}
         for instance in cache[Bind9Instance].list(namespace=secret.namespace):
@@ -257,7 +270,9 @@ class _Table:
 
     def instances_of_secret(self, secret: Secret, cache: Any) -> Iterable[ObjectRef]:
         """The instances that may use a key."""
-        return [one.ref for one in cache[Bind9Instance].list(namespace=secret.namespace)] if secret.data else ()
+        if not secret.data or secret.name == KEYS_SECRET:
+            return ()
+        return [one.ref for one in cache[Bind9Instance].list(namespace=secret.namespace)]
 
     def instances_of_zone(self, zone: DNSZone, cache: Any) -> Iterable[ObjectRef]:
         """The instances that serve a zone, or served it."""
@@ -356,12 +371,20 @@ _KEY_DATA: Final = ("algorithm", "previous-algorithm", "token")
 
 
 def key_secret(secret: Secret) -> Secret:
-    """A Secret as far as it holds keys; nothing is kept of others."""
+    """A Secret as far as it holds keys; nothing is kept of others, unless a label says that it is a key."""
+    if secret.labels.get(KEY_LABEL) == "true":
+        return replace(secret, string_data={})
     kept = {
         name: value for name, value in secret.data.items() if name.endswith(("key-name", "secret")) or name in _KEY_DATA
     }
-    named = any(name.endswith("key-name") for name in kept)
-    return replace(secret, data=kept if named else {}, string_data={})
+    if not any(name.endswith("key-name") for name in kept):
+        # Of keys that zones are signed with, all but their private halves.
+        kept = {
+            name: b"" if name.endswith(".private") else value
+            for name, value in secret.data.items()
+            if is_key_field(name)
+        }
+    return replace(secret, data=kept, string_data={})
 
 
 _OWN: Final = [kind.KIND.plural for kind in KINDS]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from steersman.errors import DriverError
 from steersman.operators.dns.dnsclient import DnsClient, DnsError
 from steersman.operators.dns.driver import Refused, Stale
-from steersman.operators.dns.messages import update_parts
 from steersman.operators.dns.rrsets import SOA
 from steersman.operators.dns.servers import PAUSE, Gate
 
@@ -58,16 +57,15 @@ class DataPath:
 
         Refused when the server would not have it, be it for one of the changes or for all.
         """
-        parts = update_parts(changes)
         keys = self.server.keys
         try:
             try:
-                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, keys.update))
+                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, changes, keys.update))
             except DnsError as error:
                 older = keys.previous_update
                 if older is None or error.rcode not in UNKNOWN_KEY:
                     raise
-                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, parts, older))
+                await self._guarded(lambda: self._dns.update(zone, expected, soa, ttl, changes, older))
         except DnsError as error:
             if error.rcode == "NXRRSET":
                 raise Stale("the zone has changed since it was read", server=self.server.title) from None
@@ -96,7 +94,9 @@ class DataPath:
             answer = await ask()
         except DriverError as error:
             alive = getattr(error, "rcode", "") or getattr(error, "text", "")
-            (self._gate.breaker.succeeded if alive else self._gate.breaker.failed)()
+            if alive or error.retryable:  # else it is our own fault, and says nothing about the server
+                (self._gate.breaker.succeeded if alive else self._gate.breaker.failed)()
+            self._gate.why = error.message
             raise
         self._gate.breaker.succeeded()
         return answer

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from steersman.clock import Deadline
-from steersman.errors import PlanError
+from steersman.errors import DriverError, PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.core import Secret
 from steersman.kube.types.pods import Pod
@@ -19,6 +19,7 @@ from steersman.operators.dns.pointers import Directory, lets_in, named_in, zones
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.selection import choose_instances
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
+from steersman.operators.dns.types import CATALOG
 from steersman.operators.dns.zonekinds import DNSZone
 from steersman.runtime.channel import Channel
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from steersman.clock import Clock
+    from steersman.operators.dns.book import ZoneBook
     from steersman.operators.dns.metrics import DnsMetrics
     from steersman.operators.dns.pointers import Origin
     from steersman.operators.dns.selection import Choice
@@ -57,6 +59,8 @@ class Desk:
         self.records = {kind: Channel() for kind in RECORD_KINDS}
         self.zones = Channel()
         self.instances = Channel()
+        self.left: dict[ObjectRef, set[str]] = {}  # zones that instances are to remember as left behind
+        self._probes: dict[str, asyncio.Task[None]] = {}
         self._busy = 0
         self._calm = asyncio.Event()  # not set before the first zone has been published: see `turn`
         self._by_name = {kind.KIND.kind.lower(): kind for kind in RECORD_KINDS}
@@ -106,13 +110,12 @@ class Desk:
             cluster = cache[Bind9Cluster].get(ObjectRef(instance.spec.cluster_ref, instance.namespace))
             try:
                 keys = keys_of(instance, cluster, secrets)  # type: ignore[arg-type]  # a mapping, as far as it is used
+                pods: Sequence[Pod] = ()
+                if not instance.spec.endpoints:
+                    pods = cache[Pod].by_index("dns-instance", f"{instance.namespace}/{instance.name}")
+                found += servers_of(instance, cluster, keys, pods)
             except PlanError as error:
                 problems[str(instance.ref)] = error
-                continue
-            pods: Sequence[Pod] = ()
-            if not instance.spec.endpoints:
-                pods = cache[Pod].by_index("dns-instance", f"{instance.namespace}/{instance.name}")
-            found += servers_of(instance, cluster, keys, pods)
         return found, problems
 
     def catalogs_of(
@@ -123,10 +126,30 @@ class Desk:
         return catalogs_of(
             zone,
             [
-                (one.ref, catalog_of(one, clusters.get(ObjectRef(one.spec.cluster_ref, one.namespace))))
+                (one.ref, catalog)
                 for one in instances
+                for catalog in (
+                    catalog_of(one, clusters.get(ObjectRef(one.spec.cluster_ref, one.namespace))),
+                    *self._catalogs_of_pods(one, cache),
+                )
             ],
         )
+
+    def _catalogs_of_pods(self, instance: Bind9Instance, cache: Any) -> list[str]:
+        """The catalogs that pods of an instance have: while one of them is there its zones stay listed."""
+        if instance.spec.endpoints:
+            return []
+        pods: Sequence[Pod] = cache[Pod].by_index("dns-instance", f"{instance.namespace}/{instance.name}")
+        return [pod.annotations.get(CATALOG, "") for pod in pods]
+
+    def tell_followers(self, book: ZoneBook, servers: Iterable[Server]) -> None:
+        """Have secondaries looked at whose configuration names the primaries of a zone, when these are others now."""
+        known = list(servers)
+        primaries = frozenset((one.address, one.dns_port) for one in known if one.role == "primary")
+        if primaries != book.primaries:
+            book.primaries = primaries
+            for instance in {one.instance for one in known if one.managed and one.catalog}:
+                self.instances.send(instance)
 
     def tell_records(self, namespace: str, sources: Iterable[str]) -> None:
         """Have these records reported. Those of PTR records name the namespace they come from themselves."""
@@ -157,6 +180,28 @@ class Desk:
                 if zone.namespace == namespace and zone.spec.catalog:
                     self.zones.send(zone.ref)
 
+    def probe(self, server: Server) -> None:
+        """Have the zones of a server that kept silent published there when it has shown a sign of life."""
+        if server.id not in self._probes:
+            self._probes[server.id] = asyncio.create_task(self._probe(server))
+
+    async def _probe(self, server: Server) -> None:
+        try:
+            driver = self.fleet.driver(server)
+            await driver.soa(b"\0")
+            if not server.records_only:
+                await driver.ready()
+        except DriverError as error:
+            if not (getattr(error, "rcode", "") or getattr(error, "text", "")):
+                return
+        finally:
+            self._probes.pop(server.id, None)
+        for book in self.books:
+            copy = book.copies.get(server.id)
+            if copy is not None and copy.silent:
+                copy.silent, copy.slow = False, True
+                self.zones.send(book.ref)
+
     def later(self, seconds: float) -> float:
         """About so many seconds: keys that were looked at together need not stay together."""
         return seconds * (0.9 + 0.2 * random.random())  # noqa: S311  # spreads load
@@ -167,6 +212,8 @@ class Desk:
             while True:
                 await self.clock.sleep(3600)
         finally:
+            for task in self._probes.values():
+                task.cancel()
             self.fleet.close()
 
 

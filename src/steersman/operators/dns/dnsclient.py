@@ -20,14 +20,16 @@ from steersman.operators.dns.rrsets import SOA
 from steersman.operators.dns.tsig import BadSignature, Key, Signer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from steersman.clock import Clock
+    from steersman.operators.dns.messages import Change
     from steersman.operators.dns.rrsets import Key as RRKey
     from steersman.operators.dns.rrsets import RRset
 
-__all__ = ["DnsClient", "DnsError"]
+__all__ = ["DnsClient", "DnsError", "NoAnswer"]
 
+LONGEST: Final = 0xFFFF  # bytes of a message: its length has two
 KEPT: Final = 16  # connections
 TRANSFER_FACTOR: Final = 12  # a transfer may take that much longer than a question
 
@@ -38,6 +40,10 @@ class DnsError(DriverError):
     def __init__(self, message: str, *, server: str, rcode: str = "", retryable: bool = True) -> None:
         super().__init__(message, server=server, retryable=retryable)
         self.rcode = rcode
+
+
+class NoAnswer(DnsError):  # noqa: N818  what happened
+    """A server took a question and said nothing for as long as one waits."""
 
 
 class DnsClient:
@@ -66,10 +72,10 @@ class DnsClient:
         raise self._error(answer.rcode)
 
     async def update(
-        self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, parts: Iterable[bytes], key: Key
+        self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, changes: Sequence[Change], key: Key
     ) -> None:
         """Change a zone that still has the start of authority `expected`; DnsError NXRRSET when it has not."""
-        message = update(_number(), zone, expected, soa, ttl, parts)
+        message = update(_number(), zone, expected, soa, ttl, changes)
         (answer,) = await self._exchange(message, key)
         if answer.rcode:
             raise self._error(answer.rcode)
@@ -100,6 +106,8 @@ class DnsClient:
             if self._idle:
                 try:
                     return await self._attempt(self._idle.pop(), message, key)
+                except NoAnswer:
+                    raise  # waiting once more would take as long
                 except DnsError as error:
                     if error.rcode or not error.retryable:
                         raise
@@ -113,13 +121,13 @@ class DnsClient:
             async with Deadline(self._clock, self._timeout * (TRANSFER_FACTOR if transfer else 1)):
                 reader, writer = streams or await asyncio.open_connection(self._address, self._port)
                 data = message if signer is None else signer.sign(message)
-                writer.write(len(data).to_bytes(2) + data)
+                writer.write(self._framed(data))
                 answers = await self._answers(reader, message, signer, transfer=transfer)
         except BaseException as error:
             if writer is not None:
                 writer.close()
             if isinstance(error, TimeoutError):
-                raise DnsError(f"no answer within {self._timeout:g} s", server=self.server) from None
+                raise NoAnswer(f"no answer within {self._timeout:g} s", server=self.server) from None
             if isinstance(error, BadSignature):
                 rcode = RCODES.get(error.code) or {16: "BADSIG", 17: "BADKEY", 18: "BADTIME"}.get(error.code, "BADSIG")
                 raise DnsError(str(error), server=self.server, rcode=rcode) from None
@@ -133,6 +141,12 @@ class DnsClient:
         else:
             self._idle.append((reader, writer))
         return answers
+
+    def _framed(self, data: bytes) -> bytes:
+        if len(data) > LONGEST:
+            text = f"a message of {len(data)} bytes is longer than any can be"
+            raise DnsError(text, server=self.server, retryable=False)
+        return len(data).to_bytes(2) + data
 
     async def _answers(
         self, reader: asyncio.StreamReader, message: bytes, signer: Signer | None, *, transfer: bool

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["Driver", "Refused", "Stale", "ZoneFileAccess"]
+__all__ = ["BadZone", "Driver", "Refused", "Stale", "Static", "ZoneFileAccess"]
 
 
 class Stale(DriverError):  # noqa: N818  a state, not a fault
@@ -27,6 +27,14 @@ class Stale(DriverError):  # noqa: N818  a state, not a fault
 
 class Refused(DriverError):  # noqa: N818  an answer, not a fault
     """The server does not want a change, for a reason that it keeps to itself; nothing of it was made."""
+
+
+class BadZone(DriverError):  # noqa: N818  an answer, not a fault
+    """The server would not load a zone as it was given, for something in it."""
+
+
+class Static(DriverError):  # noqa: N818  a state, not a fault
+    """The zone is part of the server's own configuration, and not for us to remove."""
 
 
 class ZoneFileAccess(DriverError):  # noqa: N818  the reason of a condition
@@ -44,7 +52,7 @@ class Driver(Protocol):
     async def create_primary(
         self, zone: bytes, config: tuple[Statement, ...], soa: Soa, rrsets: Mapping[Key, RRset], ttl: int
     ) -> None:
-        """Begin to serve a zone, complete from its first moment."""
+        """Begin to serve a zone, complete from its first moment; BadZone when the server does not load it."""
 
     async def create_secondary(self, zone: bytes, config: tuple[Statement, ...]) -> None:
         """Begin to fetch and serve a zone."""
@@ -53,7 +61,7 @@ class Driver(Protocol):
         """Serve a zone that is there in another way."""
 
     async def remove(self, zone: bytes) -> None:
-        """Serve a zone no more, and leave nothing of it; fine when it is not there."""
+        """Serve a zone no more, and leave nothing of it; fine when it is not there, Static when it is not ours."""
 
     async def soa(self, zone: bytes) -> bytes | None:
         """The start of authority that is being served; None when the zone is not."""
@@ -77,6 +85,9 @@ class Driver(Protocol):
 
     async def signing(self, zone: bytes) -> str:
         """What the server says about the keys of a signed zone."""
+
+    async def load_keys(self, zone: bytes) -> None:
+        """Have the server look for the keys of a signed zone now, if there is a way to say so."""
 
     async def reconfigure(self) -> None:
         """Have the server read its configuration again."""

@@ -8,16 +8,19 @@ those of servers that are gone as soon as their instance is looked at.
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import DriverError, FormatError, PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.kube.rotation import RotatingFile
+from steersman.operators.dns.acls import checked_acl
 from steersman.operators.dns.bindcar.driver import BindcarDriver
 from steersman.operators.dns.native import NativeDriver
 from steersman.operators.dns.servers import PAUSE, Keys, Server
 from steersman.operators.dns.tsig import key_from
+from steersman.operators.dns.types import CATALOG, KEY_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from steersman.kube.types.pods import Pod
     from steersman.operators.dns.driver import Driver
     from steersman.operators.dns.parts import SecretRef
-    from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, BindcarConfig, KeyRef
+    from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, BindcarConfig, KeyRef, RndcKey
     from steersman.operators.dns.tsig import Key
 
 __all__ = [
@@ -37,9 +40,11 @@ __all__ = [
     "ZONES",
     "Fleet",
     "catalog_of",
+    "given_key",
     "key_ref_of",
     "keys_of",
     "ready_since",
+    "rndc_key_of",
     "servers_of",
 ]
 
@@ -72,22 +77,47 @@ def key_ref_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> SecretR
     return next(iter(cluster.spec.rndc_secret_refs or ()), None)
 
 
+def rndc_key_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RndcKey | None:
+    """What is said about the key, by the instance or for its role."""
+    if instance.spec.rndc_key is not None or cluster is None:
+        return instance.spec.rndc_key
+    role = cluster.spec.primary if instance.spec.role == "primary" else cluster.spec.secondary
+    return role.rndc_key if role is not None else None
+
+
+def given_key(instance: Bind9Instance, cluster: Bind9Cluster | None, secrets: Mapping[ObjectRef, Secret]) -> Key | None:
+    """A control key that somebody else keeps, in a Secret or in the instance itself; None when there is none."""
+    ref = key_ref_of(instance, cluster)
+    if ref is not None:
+        return _key(secrets, ObjectRef(ref.name, instance.namespace), ref)
+    wanted = rndc_key_of(instance, cluster)
+    texts = ((wanted.secret or {}).get("stringData") if wanted is not None else None) or {}
+    if wanted is None or not texts:
+        return None
+    try:
+        return key_from(
+            {"algorithm": wanted.algorithm.encode(), **{str(name): str(text).encode() for name, text in texts.items()}}
+        )
+    except FormatError as error:
+        raise PlanError(str(error), reason="KeyInvalid", field="spec.rndcKey.secret") from None
+
+
 def keys_of(instance: Bind9Instance, cluster: Bind9Cluster | None, secrets: Mapping[ObjectRef, Secret]) -> Keys:
     """The keys of an instance; PlanError names what is missing."""
     spec, namespace = instance.spec, instance.namespace
     if not spec.endpoints:
         return _own_keys(ObjectRef(f"{instance.name}-rndc-key", namespace), ObjectRef(SHARED_KEY, namespace), secrets)
-    ref = key_ref_of(instance, cluster)
-    if ref is None:
+    control = given_key(instance, cluster, secrets)
+    if control is None:
         raise PlanError("the Secret of its key is not named", reason="KeyMissing", field="spec.rndcKey.secretRef.name")
-    control = _key(secrets, ObjectRef(ref.name, namespace), ref)
 
     def other(further: KeyRef | None) -> Key:
         if further is None:
             return control
         return _key(secrets, ObjectRef(further.secret_ref.name, namespace), further.secret_ref)
 
-    token = _token(secrets.get(ObjectRef(ref.name, namespace)))
+    ref = key_ref_of(instance, cluster)
+    token = _token(secrets.get(ObjectRef(ref.name, namespace))) if ref is not None else ""
     return Keys(control, other(spec.update_key), other(spec.transfer_key), token=token)
 
 
@@ -114,29 +144,44 @@ def _key(secrets: Mapping[ObjectRef, Secret], ref: ObjectRef, how: SecretRef | N
     secret = secrets.get(ref)
     if secret is None:
         raise PlanError(f"there is no Secret {ref}", reason="KeyMissing", field="spec.rndcKey.secretRef")
-    return _named(
-        secret, ref, "key-name" if how is None else how.key_name_key, "secret" if how is None else how.secret_key
-    )
+    if how is None:
+        return _named(secret, ref, "key-name", "secret")
+    return _named(secret, ref, how.key_name_key, how.secret_key, usual=how.algorithm or "")
 
 
-def _named(secret: Secret, ref: ObjectRef, name_key: str, secret_key: str, algorithm_key: str = "algorithm") -> Key:
+def _named(
+    secret: Secret, ref: ObjectRef, name_key: str, secret_key: str, algorithm_key: str = "algorithm", usual: str = ""
+) -> Key:
+    """A key from fields of a Secret; `usual` is its algorithm when the Secret has none."""
+    data = {algorithm_key: usual.encode(), **secret.data} if usual else secret.data
     try:
-        return key_from(secret.data, name_key=name_key, secret_key=secret_key, algorithm_key=algorithm_key)
+        return key_from(data, name_key=name_key, secret_key=secret_key, algorithm_key=algorithm_key)
     except FormatError as error:
-        raise PlanError(f"Secret {ref}: {error}", reason="KeyInvalid", field="spec.rndcKey.secretRef") from None
+        unread = not (data.get(name_key) and data.get(secret_key)) and secret.labels.get(KEY_LABEL) != "true"
+        hint = f' (fields of other names are read of Secrets with the label {KEY_LABEL}: "true")' if unread else ""
+        raise PlanError(f"Secret {ref}: {error}{hint}", reason="KeyInvalid", field="spec.rndcKey.secretRef") from None
 
 
 def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys, pods: Iterable[Pod]) -> list[Server]:
-    """The servers of an instance: its endpoints, or those of its pods that have an address."""
+    """The servers of an instance: its endpoints, or those of its pods that have an address.
+
+    PlanError names a field with which there is no telling any of them what to do.
+    """
     spec = instance.spec
+    lists, allowed = lists_of(instance, cluster), allowed_transfers(instance, cluster)
+    checked_acl(allowed, "spec.config.allowTransfer", lists)
+    for number, row in enumerate(spec.endpoints or ()):
+        _check_address(row.address, f"spec.endpoints[{number}].address")
+    for number, address in enumerate(spec.primary_servers or ()):
+        _check_address(address, f"spec.primaryServers[{number}]")
     common: dict[str, Any] = {
         "instance": instance.ref,
         "role": spec.role,
         "keys": keys,
-        "allow_transfer": tuple(allowed_transfers(instance, cluster)),
+        "allow_transfer": tuple(allowed),
+        "lists": lists,
         "records_only": spec.records_only,
         "api_port": api_port_of(instance, cluster),
-        "catalog": catalog_of(instance, cluster),
         "primaries": tuple(spec.primary_servers or ()) if spec.role == "secondary" else (),
     }
     if spec.endpoints:
@@ -147,6 +192,7 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
                 dns_port=row.dns_port,
                 rndc_port=row.rndc_port,
                 directory=spec.zone_directory,
+                catalog=catalog_of(instance, cluster),
                 **common,
             )
             for number, row in enumerate(spec.endpoints)
@@ -161,11 +207,20 @@ def servers_of(instance: Bind9Instance, cluster: Bind9Cluster | None, keys: Keys
             managed=True,
             uid=pod.metadata.uid,
             since=ready_since(pod),
+            catalog=pod.annotations.get(CATALOG, ""),
             **common,
         )
         for pod in pods
         if pod.status.pod_ip and not pod.deleting and pod.status.phase == "Running"
     ]
+
+
+def _check_address(text: str, field: str) -> None:
+    try:
+        ip_address(text)
+    except ValueError:
+        message = f'"{text}" is not an address (try 192.0.2.53 or 2001:db8::53)'
+        raise PlanError(message, reason="ConfigurationInvalid", field=field) from None
 
 
 def ready_since(pod: Pod) -> str:
@@ -195,8 +250,11 @@ def bindcar_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Bindcar
 
 
 def catalog_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> str:
-    """The catalog zone of a secondary that exists already: the instance's word, else the cluster's."""
-    if instance.spec.role != "secondary" or not instance.spec.endpoints:
+    """The catalog zone that a secondary should have: the instance's word, else the cluster's.
+
+    Pods have the one that they were made with, whatever is wanted now.
+    """
+    if instance.spec.role != "secondary":
         return ""
     own = instance.spec.config.catalog_zone if instance.spec.config is not None else None
     shared = cluster.spec.global_.catalog_zone if cluster is not None and cluster.spec.global_ is not None else None
@@ -213,6 +271,12 @@ def allowed_transfers(instance: Bind9Instance, cluster: Bind9Cluster | None) -> 
     if role is not None and role.allow_transfer is not None:
         return list(role.allow_transfer)
     return list((cluster.spec.global_.allow_transfer if cluster.spec.global_ is not None else None) or ())
+
+
+def lists_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> frozenset[str]:
+    """The access lists that zones may name: those of a configuration made here, where named itself reads them."""
+    ours = cluster is not None and not instance.spec.endpoints and instance.spec.driver == "native"
+    return frozenset((cluster.spec.acls if ours and cluster is not None else None) or ())
 
 
 class Fleet:

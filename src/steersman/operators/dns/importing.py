@@ -1,13 +1,23 @@
-"""Manifests from a zone that exists. Pure: from a transfer to the objects that would publish the same."""
+"""Manifests from a zone that exists. Pure: from a transfer to the objects that would publish the same.
+
+Every object is read again as the operator will read it: what would not come out as it went in is left out and said, and
+its name is put under `dns-drift-ignore`, so that nothing of it is deleted.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from glob import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from steersman.operators.dns.names import text_of
-from steersman.operators.dns.rrsets import GENERATED, NS, A, Soa, value_text
-from steersman.operators.dns.types import GROUP, VERSION
+import msgspec
+
+from steersman.errors import PlanError
+from steersman.operators.dns.names import short_text, text_of
+from steersman.operators.dns.recordkinds import RECORD_KINDS
+from steersman.operators.dns.rrsets import AAAA, GENERATED, NS, A, Soa, contribution_of, type_name, value_text
+from steersman.operators.dns.types import DRIFT_IGNORE, GROUP, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +28,7 @@ __all__ = ["manifests_of"]
 
 API: Final = f"{GROUP}/{VERSION}"
 LABEL: Final = f"{GROUP}/zone"
+_KINDS: Final = {kind.KIND.kind: kind for kind in RECORD_KINDS}
 _UNFIT: Final = re.compile(r"[^a-z0-9-]+")
 
 Manifest = dict[str, Any]
@@ -26,21 +37,13 @@ Manifest = dict[str, Any]
 def manifests_of(
     zone: bytes, soa: bytes, rrsets: Mapping[Key, RRset], *, namespace: str, selector: Mapping[str, str]
 ) -> tuple[list[Manifest], list[str]]:
-    """The zone and its records, and what has no kind here."""
+    """The zone and its records, and what they cannot say."""
     start, name = Soa.read(soa), text_of(zone).removesuffix(".")
     resource = _UNFIT.sub("-", name.lower()).strip("-")
-    glue = {owner: rrset for (owner, kind), rrset in rrsets.items() if kind == A}
-    servers = []
-    for value in sorted(rrsets[b"", NS].values if (b"", NS) in rrsets else ()):
-        row: Manifest = {"hostname": text_of(value)}
-        owner = value[: -len(zone)] if value.endswith(zone) else None
-        if owner is not None and owner in glue and len(glue[owner].values) == 1:
-            row["ipv4Address"] = value_text(A, next(iter(glue[owner].values)))
-        servers.append(row)
-    shown = {row["hostname"] for row in servers if "ipv4Address" in row}
+    servers, said, ttl = _servers(zone, start, rrsets)
     spec = {
         "zoneName": name,
-        "ttl": start.minimum,
+        "ttl": ttl,
         "soaRecord": {
             "primaryNs": text_of(start.primary),
             "adminEmail": text_of(start.mailbox),
@@ -54,24 +57,64 @@ def manifests_of(
         "recordsFrom": [{"selector": {"matchLabels": {LABEL: resource}}}],
         "bind9InstancesFrom": [{"selector": {"matchLabels": dict(selector)}}],
     }
-    found = [
-        {"apiVersion": API, "kind": "DNSZone", "metadata": {"name": resource, "namespace": namespace}, "spec": spec}
-    ]
+    meta: Manifest = {"name": resource, "namespace": namespace}
+    found: list[Manifest] = [{"apiVersion": API, "kind": "DNSZone", "metadata": meta, "spec": spec}]
     left: list[str] = []
+    if start.primary not in (rrsets[b"", NS].values if (b"", NS) in rrsets else ()):
+        left.append(f"{name}. NS: {text_of(start.primary)}, the primary of its SOA, becomes a name server")
+    ignored: dict[str, None] = {}
     taken: set[str] = set()
     for (owner, kind), rrset in sorted(rrsets.items(), key=lambda item: item[0]):
-        if kind in GENERATED or (kind == NS and not owner) or (kind == A and text_of(owner + zone) in shown):
+        if kind in GENERATED or (rrset.ttl, rrset.values) == (ttl, said.get((owner, kind))):
             continue
-        rows = _specs(kind, rrset)
-        if rows is None:
-            left.append(f"{text_of(owner + zone)} TYPE{kind}")
-            continue
-        for kind_name, body in rows:
+        made = []
+        for kind_name, body in _specs(kind, rrset) or ():
             title = _title(resource, owner, kind_name, taken)
-            meta = {"name": title, "namespace": namespace, "labels": {LABEL: resource}}
+            labels = {"name": title, "namespace": namespace, "labels": {LABEL: resource}}
             spec_of = {"name": text_of(owner), "ttl": rrset.ttl, **body}
-            found.append({"apiVersion": API, "kind": kind_name, "metadata": meta, "spec": spec_of})
+            made.append({"apiVersion": API, "kind": kind_name, "metadata": labels, "spec": spec_of})
+        if _values_of(made, zone, (owner, kind)) == rrset.values:
+            found += made
+        else:
+            left.append(f"{text_of(owner + zone)} {type_name(kind)} cannot be said by a record and is left out")
+            ignored[escape(short_text(owner, zone))] = None
+    if ignored:
+        meta["annotations"] = {DRIFT_IGNORE: ",".join(ignored)}
     return found, left
+
+
+def _servers(
+    zone: bytes, start: Soa, rrsets: Mapping[Key, RRset]
+) -> tuple[list[Manifest], dict[Key, frozenset[bytes]], int]:
+    """Name servers with an address of each family, what the zone says by that, and its TTL: the longest of these.
+
+    Where one of them lives shorter or has more values, a record says so beside it.
+    """
+    rows = []
+    names = rrsets[b"", NS].values if (b"", NS) in rrsets else frozenset[bytes]()
+    said: dict[Key, frozenset[bytes]] = {(b"", NS): names | {start.primary}}
+    for value in sorted(names):
+        row: Manifest = {"hostname": text_of(value)}
+        owner = value[: -len(zone)] if value.endswith(zone) else None
+        for kind, field in ((A, "ipv4Address"), (AAAA, "ipv6Address")):
+            if owner is not None and (owner, kind) in rrsets:
+                first = min(rrsets[owner, kind].values)
+                row[field] = value_text(kind, first)
+                said[owner, kind] = frozenset({first})
+        rows.append(row)
+    return rows, said, max((rrsets[key].ttl for key in said if key in rrsets), default=start.minimum)
+
+
+def _values_of(manifests: list[Manifest], zone: bytes, key: Key) -> frozenset[bytes]:
+    """What records would publish at a name and type, as far as the operator reads them."""
+    values: frozenset[bytes] = frozenset()
+    for manifest in manifests:
+        with suppress(PlanError, msgspec.ValidationError):
+            record = msgspec.convert(manifest, _KINDS[manifest["kind"]])
+            part = contribution_of(record, "", zone)
+            if part.key == key:
+                values |= part.values
+    return values
 
 
 def _title(zone: str, owner: bytes, kind: str, taken: set[str]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from steersman.errors import DriverError, FormatError, PlanError
+from steersman.errors import DriverError, PlanError
 from steersman.kube.errors import AlreadyExists
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import ObjectRef
@@ -20,7 +20,9 @@ from steersman.kube.times import format_time, parse_time
 from steersman.kube.types.apps import Deployment
 from steersman.kube.types.core import Secret, Service
 from steersman.kube.types.pods import Pod
-from steersman.operators.dns.fleet import SHARED_KEY, key_ref_of
+from steersman.operators.dns.bindcar.driver import SidecarError
+from steersman.operators.dns.fleet import SHARED_KEY, given_key, rndc_key_of
+from steersman.operators.dns.followers import Followers
 from steersman.operators.dns.keyring import COUNT, CREATED, EPOCH, ROTATE, control_keys, due_in, transfer_key
 from steersman.operators.dns.manifests import (
     ACCOUNT,
@@ -28,11 +30,11 @@ from steersman.operators.dns.manifests import (
     children_of,
     labels_of,
     replicas_of,
-    role_of,
     template_of,
 )
-from steersman.operators.dns.namedconf import without_effect
+from steersman.operators.dns.namedconf import keeping_for
 from steersman.operators.dns.parts import ObjectReference
+from steersman.operators.dns.retiring import Retirer
 from steersman.operators.dns.rollout import Member, blocker_of, is_settled
 from steersman.operators.dns.serverkinds import (
     Bind9Cluster,
@@ -41,17 +43,16 @@ from steersman.operators.dns.serverkinds import (
     KeyRotation,
     ZoneReference,
 )
-from steersman.operators.dns.tsig import key_from
+from steersman.operators.dns.signers import SIGNING_CONDITIONS, keep_signing_keys, signing_conditions
 from steersman.operators.dns.types import GROUP, READINESS_GATE, VERSION
 from steersman.operators.dns.zonekinds import DNSZone
-from steersman.runtime.conditions import Condition, condition, find_condition, with_conditions, without_conditions
+from steersman.runtime.conditions import condition, with_conditions, without_conditions
 from steersman.runtime.result import Result, done, requeue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.operators.dns.desk import Desk
-    from steersman.operators.dns.serverkinds import RndcKey
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.tsig import Key
     from steersman.runtime.context import Context
@@ -60,6 +61,7 @@ __all__ = ["InstanceKeeper"]
 
 API: Final = f"{GROUP}/{VERSION}"
 LISTED: Final = 200  # zones in a status
+LOCKED: Final = "BindcarAuthFailed"
 KEY_GRACE: Final = 10.0  # seconds between a new key and telling servers to read it
 SOON: Final = 1.0  # seconds until the next look at what is under way: keys being read, servers taking turns
 
@@ -69,6 +71,7 @@ class InstanceKeeper:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self.followers, self.retirer = Followers(desk), Retirer(desk)
         self._renewed: dict[ObjectRef, dict[str, tuple[Key, Key]]] = {}  # servers that were seen to know their keys
 
     async def reconcile(self, ctx: Context, instance: Bind9Instance) -> Result:
@@ -77,6 +80,7 @@ class InstanceKeeper:
         zones = self._zones(instance, ctx.cache)
         self.desk.fleet.keep(instance.ref, self.desk.servers([instance], ctx.cache)[0])
         wait = self.desk.options.drift_period.total_seconds()
+        left = await self.retirer.sweep(ctx, instance)
         try:
             if instance.spec.endpoints:
                 facts = await self._existing(ctx, instance)
@@ -85,8 +89,8 @@ class InstanceKeeper:
                 wait = min(wait, rotation if rotation is not None else wait)
         except PlanError as error:
             facts = _Facts(0, 0, error.reason, str(error))
-        await ctx.status(instance, self._status(ctx, instance, cluster, zones, facts))
-        if facts.reason != "AllReady":
+        await ctx.status(instance, replace(self._status(ctx, instance, cluster, zones, facts), left_behind=left))
+        if facts.reason != "AllReady" or left:
             return requeue(after=max(1.0, min(wait, self.desk.options.not_ready.total_seconds())))
         return requeue(after=max(1.0, self.desk.later(wait)))
 
@@ -118,24 +122,49 @@ class InstanceKeeper:
         self, ctx: Context, instance: Bind9Instance, cluster: Bind9Cluster | None, zones: Sequence[DNSZone]
     ) -> tuple[_Facts, float | None]:
         children_of(instance, cluster)  # nothing is made of nonsense, not even keys
+        await keep_signing_keys(ctx, instance, keeping_for(instance, cluster), zones)
         meta = {"name": ACCOUNT, "namespace": instance.namespace, "labels": {"app": "bind9"}}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
         await ctx.apply(account, owner=None)
         keys = await self._keys(ctx, instance, cluster)
-        rotation = due_in(keys, _rndc_key(instance, cluster), ctx.clock.time())
-        children = children_of(instance, cluster, epoch=keys.annotations.get(EPOCH, ""))
+        rotation = due_in(keys, rndc_key_of(instance, cluster), ctx.clock.time())
+        sources = self.followers.sources(instance, cluster, zones, ctx.cache)
+        files = self.followers.files(instance, cluster, sources, ctx.cache)
+        children = children_of(instance, cluster, epoch=keys.annotations.get(EPOCH, ""), catalog=files)
         blocker = self._blocker(instance, cluster, children, ctx.cache)
         for child in children:
             if child["kind"] != "Deployment" or not blocker:
                 await ctx.apply(child)
         pods = list(ctx.cache[Pod].by_index("dns-instance", f"{instance.namespace}/{instance.name}"))
         await self._open_gates(ctx, instance, pods, zones)
-        if blocker or not await self._renew_keys(ctx, instance):
+        if (
+            blocker
+            or not await self._renew_keys(ctx, instance)
+            or not await self.followers.point(instance, cluster, sources, ctx.cache)
+        ):
             rotation = SOON
         deployment = ctx.cache[Deployment].get(instance.ref)
         ready = deployment.status.ready_replicas if deployment is not None else 0
         said = f"its new configuration waits for {blocker}" if blocker else ""
-        return _Facts(replicas_of(instance), ready, "", said), rotation
+        locked = await self._locked(ctx, instance)
+        reason = LOCKED if locked else ""
+        return _Facts(replicas_of(instance), ready, reason, locked or said), rotation
+
+    async def _locked(self, ctx: Context, instance: Bind9Instance) -> str:
+        """Which sidecars do not let us in, and what helps: their pods answer, and nobody else would say so."""
+        found = []
+        for server in self.desk.servers([instance], ctx.cache)[0]:
+            if server.api_port and server.since:
+                try:
+                    await self.desk.fleet.driver(server).ready()
+                except SidecarError as error:
+                    if error.reason == LOCKED:
+                        found.append(f"{server.title}: {error.message}")
+                except DriverError:
+                    continue  # that it is not there, its pod says
+        if not found:
+            return ""
+        return f"{'; '.join(found)}. Pods know the token of Secret {instance.name}-rndc-key since they were started"
 
     def _blocker(
         self, instance: Bind9Instance, cluster: Bind9Cluster | None, children: Sequence[Any], cache: Any
@@ -165,9 +194,10 @@ class InstanceKeeper:
             ObjectRef(f"{instance.name}-rndc-key", instance.namespace),
             ObjectRef(SHARED_KEY, instance.namespace),
         )
-        wanted = _rndc_key(instance, cluster)
+        wanted = rndc_key_of(instance, cluster)
         held = ctx.cache[Secret].get(own)
-        given, sidecar = self._given(instance, cluster, wanted, ctx.cache), instance.spec.driver == "bindcar"
+        given = given_key(instance, cluster, ctx.cache[Secret])  # type: ignore[arg-type]  # a mapping, as far as it is used
+        sidecar = instance.spec.driver == "bindcar"
         data, notes, fresh = control_keys(held, wanted, now, given=given, sidecar=sidecar)
         if fresh and held is not None:
             ctx.event(instance, "KeyRotated", "its keys were made anew; servers read them without a restart")
@@ -203,28 +233,6 @@ class InstanceKeeper:
             waiting += not known
         self._renewed[instance.ref] = after
         return not waiting
-
-    def _given(
-        self, instance: Bind9Instance, cluster: Bind9Cluster | None, wanted: RndcKey | None, cache: Any
-    ) -> Key | None:
-        """A control key that somebody else keeps."""
-        ref = key_ref_of(instance, cluster)
-        if ref is None:
-            inline = (wanted.secret or {}) if wanted is not None else {}
-            texts = inline.get("stringData") or {}
-            if not texts:
-                return None
-            data = {str(name): str(value).encode() for name, value in texts.items()}
-            names = ("key-name", "secret")
-        else:
-            held = cache[Secret].get(ObjectRef(ref.name, instance.namespace))
-            if held is None:
-                raise PlanError(f"there is no Secret {ref.name}", reason="KeyMissing", field="spec.rndcKey.secretRef")
-            data, names = held.data, (ref.key_name_key, ref.secret_key)
-        try:
-            return key_from(data, name_key=names[0], secret_key=names[1])
-        except FormatError as error:
-            raise PlanError(str(error), reason="KeyInvalid", field="spec.rndcKey") from None
 
     async def _open_gates(
         self,
@@ -288,10 +296,11 @@ class InstanceKeeper:
         known = instance.status or InstanceStatus()
         generation = instance.metadata.generation
         ready = condition("Ready", facts.reason == "AllReady", facts.reason, facts.message, generation=generation)
+        signing = signing_conditions(instance, cluster)
         conditions = with_conditions(
-            without_conditions(known.conditions, "Ignored"),
+            without_conditions(known.conditions, *(SIGNING_CONDITIONS - {row.type for row in signing})),
             ready,
-            *_ignored(instance, cluster, known),
+            *signing,
             now=ctx.clock.time(),
         )
         parent = None
@@ -325,6 +334,7 @@ class InstanceKeeper:
     async def clean_up(self, ctx: Context, instance: Bind9Instance) -> Result:
         """A deleted instance: its objects go with it; zones let go of it by themselves."""
         self._renewed.pop(instance.ref, None)
+        self.followers.forget(instance.ref)
         servers, _ = self.desk.servers([instance], ctx.cache)
         served = [
             zone
@@ -335,13 +345,19 @@ class InstanceKeeper:
                 for row in zone.status.bind9_instances or ()
             )
         ]
+        began = parse_time(instance.metadata.deletion_timestamp or "").timestamp()
+        waited = ctx.clock.time() - began >= self.desk.options.deletion_grace.total_seconds()
         if instance.spec.endpoints and served and servers:
             # It goes on serving whoever asks it: zones take their data back first, for as long as they are waited for.
-            began = parse_time(instance.metadata.deletion_timestamp or "").timestamp()
-            if ctx.clock.time() - began < self.desk.options.deletion_grace.total_seconds():
+            if not waited:
                 for zone in served:
                     self.desk.zones.send(zone.ref)
                 return requeue(after=1.0)
+            names = ", ".join(sorted(zone.spec.zone_name for zone in served)[:5])
+            ctx.event(instance, "ZonesLeftBehind", f"it may go on serving {names}: it did not answer", warning=True)
+        if instance.spec.endpoints and await self.retirer.sweep(ctx, instance) and not waited:
+            return requeue(after=1.0)
+        self.desk.left.pop(instance.ref, None)
         self.desk.fleet.keep(instance.ref, ())
         return done
 
@@ -354,22 +370,6 @@ class _Facts:
         if not reason:
             reason = "AllReady" if ready >= wanted else ("PartiallyReady" if ready else "NotReady")
         self.reason = reason
-
-
-def _ignored(instance: Bind9Instance, cluster: Bind9Cluster | None, known: InstanceStatus) -> list[Condition]:
-    """That something is asked for which nobody does; there only while it is."""
-    fields = without_effect(instance, cluster) if not instance.spec.endpoints else []
-    if not fields:
-        return []
-    text = f"{', '.join(fields)}: named makes the keys of signed zones itself and keeps them with the zone"
-    made = condition("Ignored", True, "NoEffect", text, generation=instance.metadata.generation)
-    before = find_condition(known.conditions, "Ignored")
-    return [made if before is None else replace(made, last_transition_time=before.last_transition_time)]
-
-
-def _rndc_key(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RndcKey | None:
-    role = role_of(instance, cluster)
-    return instance.spec.rndc_key or (role.rndc_key if role is not None else None)
 
 
 def _secret(ref: ObjectRef, data: dict[str, str], notes: dict[str, str], labels: dict[str, str]) -> Secret:

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import PlanError
 from steersman.operators.dns.desk import INSTANCE_LABEL
-from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, SHARED_KEY, ZONES
+from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, SHARED_KEY, ZONES, catalog_of
 from steersman.operators.dns.keyring import EPOCH
-from steersman.operators.dns.namedconf import CACHE, named_conf, user_files
+from steersman.operators.dns.namedconf import CACHE, CONFIG, keeping_for, named_conf, signing_of, user_files
 from steersman.operators.dns.serverkinds import Image, Placement, Storage
 from steersman.operators.dns.sidecarpod import sidecar_container, sidecar_port
-from steersman.operators.dns.types import LABEL_CLUSTER, LABEL_ROLE, READINESS_GATE
+from steersman.operators.dns.signingpod import key_claim, key_parts
+from steersman.operators.dns.types import CATALOG, LABEL_CLUSTER, LABEL_ROLE, READINESS_GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, RoleConfig
 
-__all__ = ["ACCOUNT", "TEMPLATE", "children_of", "labels_of", "replicas_of", "template_of"]
+__all__ = ["ACCOUNT", "TEMPLATE", "children_of", "is_lasting", "labels_of", "replicas_of", "template_of"]
 
 ACCOUNT: Final = "bind9"
 IMAGE: Final = "internetsystemsconsortium/bind9"
@@ -64,18 +65,21 @@ def role_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RoleConfig
     return cluster.spec.primary if instance.spec.role == "primary" else cluster.spec.secondary
 
 
-def children_of(instance: Bind9Instance, cluster: Bind9Cluster | None, *, epoch: str = "") -> list[Manifest]:
+def children_of(
+    instance: Bind9Instance, cluster: Bind9Cluster | None, *, epoch: str = "", catalog: Mapping[str, str] | None = None
+) -> list[Manifest]:
     """ConfigMap, claim, Deployment, Service and disruption budget; PlanError when the instance asks for nonsense.
 
-    `epoch` is that of its keys (see `keyring`): pods that know only keys of another one are of no use.
+    `epoch` is that of its keys (see `keyring`): pods that know only keys of another one are of no use. `catalog` are
+    the files of its catalog (see `catalogconf`), which pods read again without being replaced.
     """
     files = named_conf(instance, cluster)
     checksum = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-    made = [_object(instance, "v1", "ConfigMap", f"{instance.name}-config", data=files)]
-    claim = _claim(instance, cluster)
-    if claim is not None:
-        made.append(claim)
+    made = [_object(instance, "v1", "ConfigMap", f"{instance.name}-config", data={**files, **(catalog or {})})]
+    made += [claim for claim in (_claim(instance, cluster), _key_claim(instance, cluster)) if claim is not None]
     marks = {CHECKSUM: checksum, **({EPOCH: epoch} if epoch else {})}
+    if followed := catalog_of(instance, cluster):
+        marks[CATALOG] = followed
     made += [_deployment(instance, cluster, marks), _service(instance, cluster)]
     selector = {"matchLabels": _selector(instance)}
     budget = {"selector": selector, "maxUnavailable": 1}
@@ -112,6 +116,18 @@ def _claim(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Manifest | 
     return _object(instance, "v1", "PersistentVolumeClaim", f"{instance.name}-zones", spec=spec)
 
 
+def _key_claim(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Manifest | None:
+    spec = key_claim(signing_of(instance, cluster), keeping_for(instance, cluster))
+    if spec is None:
+        return None
+    return _object(instance, "v1", "PersistentVolumeClaim", f"{instance.name}-signing", spec=spec)
+
+
+def is_lasting(instance: Bind9Instance, cluster: Bind9Cluster | None) -> bool:
+    """Whether what is beside its zones outlives a pod."""
+    return _storage(instance, cluster).storage_type == "persistentVolumeClaim"
+
+
 def _volumes(instance: Bind9Instance, cluster: Bind9Cluster | None) -> tuple[list[Manifest], list[Manifest]]:
     """Volumes, and where they are mounted."""
     storage = _storage(instance, cluster)
@@ -131,7 +147,7 @@ def _volumes(instance: Bind9Instance, cluster: Bind9Cluster | None) -> tuple[lis
     mounts: list[Manifest] = [
         {"name": "zones", "mountPath": ZONES},
         {"name": "cache", "mountPath": CACHE},
-        {"name": "config", "mountPath": "/etc/bind/config", "readOnly": True},
+        {"name": "config", "mountPath": CONFIG, "readOnly": True},
         {"name": "keys", "mountPath": "/etc/bind/keys", "readOnly": True},
         {"name": "transfer", "mountPath": "/etc/bind/transfer", "readOnly": True},
     ]
@@ -211,7 +227,7 @@ def _deployment(instance: Bind9Instance, cluster: Bind9Cluster | None, marks: di
         "image": image.image or f"{IMAGE}:{version}",
         "imagePullPolicy": image.image_pull_policy or "IfNotPresent",
         "command": ["named"],
-        "args": ["-c", "/etc/bind/config/named.conf", "-f"],
+        "args": ["-c", f"{CONFIG}/named.conf", "-f"],
         "env": [{"name": "TZ", "value": "UTC"}, {"name": "MALLOC_CONF", "value": "dirty_decay_ms:0,muzzy_decay_ms:0"}],
         "ports": [
             {"name": "dns-tcp", "containerPort": DNS_PORT, "protocol": "TCP"},
@@ -229,20 +245,25 @@ def _deployment(instance: Bind9Instance, cluster: Bind9Cluster | None, marks: di
             "runAsGroup": USER,
         },
     }
+    keys = key_parts(keeping_for(instance, cluster), f"{instance.name}-signing", container)
+    mounts += keys.mounts
     pod: Manifest = {
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 30,
         "readinessGates": [{"conditionType": READINESS_GATE}],
         "securityContext": {"fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container, *sidecar_container(instance, cluster, USER)],
-        "volumes": volumes,
+        "containers": [container, *sidecar_container(instance, cluster, USER), *keys.beside],
+        "volumes": volumes + keys.volumes,
         "topologySpreadConstraints": _spread(instance, cluster),
     }
+    first = [*([_tidy(container)] if CATALOG in marks and is_lasting(instance, cluster) else []), *keys.first]
+    if first:
+        pod["initContainers"] = first
     if image.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in image.image_pull_secrets]
     replicas = replicas_of(instance)
-    single = replicas <= 1 or _storage(instance, cluster).storage_type == "persistentVolumeClaim"
+    single = replicas <= 1 or is_lasting(instance, cluster)
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     spec = {
         "replicas": replicas,
@@ -257,6 +278,18 @@ def _deployment(instance: Bind9Instance, cluster: Bind9Cluster | None, marks: di
     digest = hashlib.sha256(json.dumps(spec["template"], sort_keys=True).encode()).hexdigest()
     made["metadata"]["annotations"] = {TEMPLATE: digest}
     return made
+
+
+def _tidy(named: Manifest) -> Manifest:
+    """What a server with a catalog forgets before it starts: zones that it was given one by one, if it ever was.
+
+    named does not start when its catalog is among those. Where files of such zones are, all others are older still.
+    """
+    older = "rm -f *.zone *.zone.* *.catalog *.catalog.* __catz__*"
+    script = f'cd {ZONES} && rm -f _default.nz* && for one in *.zone; do test ! -e "$one" || {older}; done'
+    same = {name: named[name] for name in ("image", "imagePullPolicy", "securityContext")}
+    mounts = [row for row in named["volumeMounts"] if row["mountPath"] == ZONES]
+    return {"name": "tidy", **same, "command": ["sh", "-c", script], "volumeMounts": mounts}
 
 
 def template_of(children: Iterable[Manifest]) -> str:

@@ -1,7 +1,8 @@
 """DNS messages, as far as a writer of zones needs them: questions, updates (RFC 2136) and transfers, to and from bytes.
 
-An update names the zone once and points to it from every owner, so it stays small and costs little to make; deletions
-come before additions, because a CNAME and other data cannot pass each other, except at the zone's own name servers,
+An update names the zone once and points to it from every owner, so it stays small and costs little to make; one that
+changes a single RRset names that once too, so an RRset that fits into an answer fits into an update. Deletions come
+before additions, because a CNAME and other data cannot pass each other, except at the zone's own name servers,
 where a server ignores whatever would leave none (RFC 2136, 3.4.2.4).
 """
 
@@ -16,7 +17,7 @@ from steersman.operators.dns.names import owner_in
 from steersman.operators.dns.rrsets import CNAME, MX, NS, PTR, SOA, Key, RRset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Row",
     "changes_size",
     "parse",
+    "pieces",
     "question",
     "rrsets_of",
     "update",
@@ -46,7 +48,7 @@ _HEAD: Final = struct.Struct("!6H")
 _ROW: Final = struct.Struct("!HHIH")
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One RRset of a server, as it is there and as it should be."""
 
     key: Key
@@ -84,19 +86,20 @@ def question(number: int, name: bytes, kind: int, *, recursive: bool = False) ->
 
 
 def update(
-    number: int, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, body: Iterable[bytes]
+    number: int, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, changes: Sequence[Change]
 ) -> bytes:
-    """Change a zone, if its start of authority still is `expected`; `soa` is the next one."""
+    """Make changes to a zone, if its start of authority still is `expected`; `soa` is the next one."""
     needs = b"" if expected is None else ZONE_POINTER + _ROW.pack(SOA, IN, 0, len(expected)) + expected
-    parts = list(body)
+    start = _HEAD.size + len(zone) + 4 + len(needs)  # where the first row is going to be
+    parts = update_parts(changes, start)
     if soa is not None:
         parts.append(ZONE_POINTER + _ROW.pack(SOA, IN, ttl, len(soa)) + soa)
     head = _HEAD.pack(number, 0x2800, 1, 0 if expected is None else 1, len(parts), 0)
     return b"".join((head, zone, struct.pack("!HH", SOA, IN), needs, *parts))
 
 
-def update_parts(changes: Iterable[Change]) -> list[bytes]:
-    """The records of an update that make these changes."""
+def update_parts(changes: Sequence[Change], start: int = 0) -> list[bytes]:
+    """The records of an update that make these changes; `start` is where in the message they begin, if known."""
     removed: list[bytes] = []
     added: list[bytes] = []
     last: list[bytes] = []
@@ -108,7 +111,7 @@ def update_parts(changes: Iterable[Change]) -> list[bytes]:
             fresh = want.values if have.ttl != want.ttl else want.values - have.values
             added += [_add(name, kind, want.ttl, value) for value in fresh]
             last += [_remove(name, kind, value) for value in have.values - want.values]
-        elif have is None or want is None or have.ttl != want.ttl:
+        elif have is None or want is None or _is_rewritten(have, want):
             if have is not None:
                 removed.append(name + _ROW.pack(kind, ANY, 0, 0))
             if want is not None:
@@ -116,14 +119,42 @@ def update_parts(changes: Iterable[Change]) -> list[bytes]:
         else:
             removed += [_remove(name, kind, value) for value in have.values - want.values]
             added += [_add(name, kind, want.ttl, value) for value in want.values - have.values]
-    return [*removed, *added, *last]
+    parts = [*removed, *added, *last]
+    if start and len(changes) == 1 and changes[0].key[0]:  # one name for all: the others point to the first
+        whole = len(changes[0].key[0]) + len(ZONE_POINTER)
+        pointer = struct.pack("!H", 0xC000 | start)
+        parts[1:] = [pointer + part[whole:] for part in parts[1:]]
+    return parts
+
+
+def _is_rewritten(have: RRset, want: RRset) -> bool:
+    """Whether an RRset is deleted and made again in one go, because its TTL is another or that is shorter."""
+    return have.ttl != want.ttl or len(have.values - want.values) > 1 + len(have.values & want.values)
 
 
 def changes_size(change: Change) -> int:
-    """About how many bytes a change takes in an update."""
+    """How many bytes a change takes in an update, at most and beside others."""
     count = len(change.key[0]) + 12
-    values = [*(change.have.values if change.have else ()), *(change.want.values if change.want else ())]
-    return count + sum(count + len(value) for value in values)
+    size = count
+    for rrset in (change.have, change.want):
+        if rrset is not None:
+            size += count * len(rrset.values) + sum(map(len, rrset.values))
+    return size
+
+
+def pieces(changes: Sequence[Change]) -> list[list[Change]]:
+    """Changes in pieces that fit into a message each, nearly always one; what goes away comes first."""
+    found: list[list[Change]] = []
+    room = 0
+    ordered = sorted(changes, key=lambda change: (change.want is not None, change.key)) if len(changes) > 1 else changes
+    for change in ordered:
+        size = changes_size(change)
+        if size > room:
+            found.append([])
+            room = FULL
+        found[-1].append(change)
+        room -= size
+    return found
 
 
 def _add(name: bytes, kind: int, ttl: int, value: bytes) -> bytes:

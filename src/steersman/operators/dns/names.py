@@ -16,6 +16,7 @@ from steersman.errors import FormatError
 __all__ = ["absolute", "ancestors", "name_of", "owner_in", "owner_of", "reverse_name", "short_text", "text_of"]
 
 LONGEST: Final = 255
+_LENGTH: Final = [bytes([size]) for size in range(64)]
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9_*/-]+\Z")
 
 
@@ -30,21 +31,19 @@ def name_of(text: str) -> bytes:
         return b"\0"
     if not text.isascii():
         raise FormatError(f'"{text}" is not a host name (write it in its ASCII form, xn--…)')
-    wire = bytearray()
-    for label in _labels(text.removesuffix(".") if not text.endswith("\\.") else text):
+    labels = _labels(text.removesuffix(".") if not text.endswith("\\.") else text)
+    for label in labels:
         if not 0 < len(label) < 64:
             raise FormatError(f'"{text}" has a label of {len(label)} bytes; 1 to 63 are possible')
-        wire.append(len(label))
-        wire += label.lower()
-    wire.append(0)
+    wire = b"".join([_LENGTH[len(label)] + label for label in labels]).lower() + b"\0"  # no length is a letter
     if len(wire) > LONGEST:
         raise FormatError(f'"{text[:40]}…" is {len(wire)} bytes long; a name has at most {LONGEST}')
-    return bytes(wire)
+    return wire
 
 
 def _labels(text: str) -> list[bytes]:
     if "\\" not in text:
-        return [label.encode() for label in text.split(".")]
+        return text.encode().split(b".")
     labels, label, place = [], bytearray(), 0
     while place < len(text):
         sign = text[place]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from steersman.operators.dns.datapath import DataPath
-from steersman.operators.dns.driver import ZoneFileAccess
+from steersman.operators.dns.driver import BadZone, Static, ZoneFileAccess
 from steersman.operators.dns.names import text_of
 from steersman.operators.dns.rndc import ControlError, ControlRefused, Rndc
 from steersman.operators.dns.servers import PAUSE
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from steersman.operators.dns.tsig import Key as TsigKey
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["ABSENT", "NativeDriver", "address_towards", "file_of", "write_file", "zone_word"]
+__all__ = ["ABSENT", "NativeDriver", "address_towards", "file_of", "room_for", "write_file", "zone_word"]
 
 CHANNELS: Final = 4  # control connections: named works on one command at a time, but we need not wait in line to ask
 CLEANING: Final = 0.25  # seconds that the files of a removed zone may still be there, though nobody can see it
 FETCHES: Final = 4
+USUAL: Final = 100  # values of one RRset that named takes without being told
+NOT_ITS_DATA: Final = ("not found", "already exists", "permission denied")  # why named does not add a zone
+OWN: Final = "reconfigurable via modzone: no"
 ABSENT: Final = ("not found", "no matching zone")
 
 
@@ -62,6 +65,16 @@ class NativeDriver(DataPath):
     async def create_primary(
         self, zone: bytes, config: tuple[Statement, ...], soa: Soa, rrsets: Mapping[Key, RRset], ttl: int
     ) -> None:
+        try:
+            await self._create(zone, config, soa, rrsets, ttl)
+        except ControlError as error:
+            if not error.text or any(sign in error.text for sign in NOT_ITS_DATA):
+                raise
+            raise BadZone(error.message, server=self.server.title, retryable=False) from None
+
+    async def _create(
+        self, zone: bytes, config: tuple[Statement, ...], soa: Soa, rrsets: Mapping[Key, RRset], ttl: int
+    ) -> None:
         if await self._write_file(zone, zone_file(zone, soa, rrsets, ttl)):
             try:
                 await self.add(zone, config)
@@ -87,6 +100,14 @@ class NativeDriver(DataPath):
         await self.control(f"modzone {zone_word(zone)} {{ {statement_text(config)} }};")
 
     async def remove(self, zone: bytes) -> None:
+        try:  # named would also drop a zone of its own, until it is started again
+            state = await self.control(f"zonestatus {zone_word(zone)}")
+            if OWN in state:
+                text = f"{text_of(zone).removesuffix('.')} is part of its own configuration, and not removed"
+                raise Static(text, server=self.server.title, retryable=False)
+        except ControlError as error:  # a secondary that has fetched nothing yet has no status
+            if any(sign in error.text for sign in ABSENT):
+                return
         try:
             await self.control(f"delzone -clean {zone_word(zone)}")
         except ControlError as error:
@@ -104,6 +125,9 @@ class NativeDriver(DataPath):
 
     async def signing(self, zone: bytes) -> str:
         return await self.control(f"dnssec -status {zone_word(zone)}")
+
+    async def load_keys(self, zone: bytes) -> None:
+        await self.control(f"loadkeys {zone_word(zone)}")
 
     async def reconfigure(self) -> None:
         await self.control("reconfig")
@@ -205,6 +229,7 @@ class NativeDriver(DataPath):
                 ("primaries", ((address, "port", str(source.port), "key", key.name),)),
                 ("allow-query", (("any",),)),
                 ("notify", "no"),
+                *room_for(max((len(rrset.values) for rrset in rrsets.values()), default=0)),
             )
             await self.add(zone, config)
             until = (
@@ -233,6 +258,11 @@ class NativeDriver(DataPath):
 def file_of(server: Server, zone: bytes) -> str:
     """The file of a zone as the server is told."""
     return f"{server.directory.rstrip('/')}/{file_name(zone)}" if server.directory else file_name(zone)
+
+
+def room_for(widest: int) -> tuple[Statement, ...]:
+    """What a server must be told of a zone that has so many values at one name and type; most have few."""
+    return (("max-records-per-type", "0"),) if widest > USUAL else ()
 
 
 def zone_word(zone: bytes) -> str:

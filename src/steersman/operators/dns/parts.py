@@ -22,7 +22,6 @@ __all__ = [
     "Ipv4",
     "Ipv6",
     "LabelSelector",
-    "NameRef",
     "ObjectReference",
     "PolicyName",
     "Port",
@@ -47,7 +46,7 @@ PolicyName = Annotated[str, Pattern(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$"), MaxLen
 AclEntry = Annotated[
     str,
     Pattern(
-        r"^!?\s*(any|none|localhost|localnets|key\s+\"?[A-Za-z0-9._-]{1,253}\"?|[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?)$"
+        r"^!?\s*([A-Za-z][A-Za-z0-9_-]{0,62}|key\s+\"?[A-Za-z0-9._-]{1,253}\"?|[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?)$"
     ),
     MaxLength(256),
 ]
@@ -92,12 +91,6 @@ class ZoneSource(Struct):
     """One way for a zone to be served by an instance."""
 
     selector: LabelSelector
-
-
-class NameRef(Struct):
-    """An object of this namespace."""
-
-    name: Annotated[str, MinLength(1), MaxLength(253)]
 
 
 class SecretRef(Struct):

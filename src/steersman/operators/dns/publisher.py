@@ -12,24 +12,25 @@ with it; the copy is then read again. Nothing here knows Kubernetes.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from steersman.errors import DriverError
-from steersman.operators.dns.driver import Refused, Stale, ZoneFileAccess
-from steersman.operators.dns.messages import FULL, Change, changes_size
-from steersman.operators.dns.names import short_text, text_of
-from steersman.operators.dns.native import file_of
-from steersman.operators.dns.refusals import search
-from steersman.operators.dns.rrsets import CNAME, GENERATED, Key, Soa
+from steersman.operators.dns.driver import BadZone, Refused, Stale
+from steersman.operators.dns.looking import Job, Looking, Report
+from steersman.operators.dns.messages import Change, pieces
+from steersman.operators.dns.refusals import search, servers_only
+from steersman.operators.dns.rrsets import CNAME, Key, Soa
 from steersman.operators.dns.serials import following, is_ahead, latest
-from steersman.operators.dns.servers import Server
-from steersman.operators.dns.types import Drift
-from steersman.operators.dns.zoneconfig import primary_config, same_config, secondary_config, zone_type
+from steersman.operators.dns.zoneconfig import (
+    is_made_here,
+    primary_config,
+    same_config,
+    secondary_config,
+    unannounced,
+    zone_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,100 +38,53 @@ if TYPE_CHECKING:
     from steersman.operators.dns.book import Copy, ZoneBook
     from steersman.operators.dns.driver import Driver
     from steersman.operators.dns.rrsets import RRset
+    from steersman.operators.dns.servers import Server
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["LISTED_IN", "Job", "Report", "publish", "remove"]
+__all__ = ["Job", "Report", "publish"]
 
 TRIES: Final = 4  # to write a copy that keeps changing
 REFRESH: Final = 0.5  # seconds between two requests to a secondary to catch up
-LISTED_IN: Final = "still serves the zone, which is no longer listed in "
 AT_ONCE: Final = 50  # changes that were refused before and are tried again in one update
-WHOLE: Final = 6  # every so many looks a copy is read as a whole, whatever its serial says
 
 
-class Job(msgspec.Struct, frozen=True):
-    """What is to be published, and where."""
+async def publish(
+    book: ZoneBook, job: Job, driver_of: Callable[[Server], Driver], probe: Callable[[Server], None] | None = None
+) -> Report:
+    """Bring every copy to the draft, as far as servers answer.
 
-    soa: Soa  # with the least serial that will do
-    ttl: int
-    primaries: tuple[Server, ...]
-    secondaries: tuple[Server, ...]
-    drift: Drift = Drift.REPAIR
-    ignore: tuple[str, ...] = ()  # names that belong to others, as patterns
-    policy: str | None = None  # the zone is signed by the first primary
-    look: bool = False  # look at every copy, also where nothing is to be written
-    first: bool = False  # this process has not published the zone before: what differs need not be drift
-    now: float = 0.0  # seconds, by a clock that does not jump
-    ours: frozenset[Key] = frozenset()  # keys of records that are being deleted: removing them is no repair
-
-
-class Report(msgspec.Struct):
-    """What came of it."""
-
-    serial: int = 0
-    written: int = 0  # updates that were sent
-    drift: dict[str, list[str]] = {}  # server -> names that were not as they should be
-    errors: dict[str, tuple[str, str]] = {}  # server -> reason, message
-    behind: list[str] = []  # secondaries that have not caught up
-
-    @property
-    def ok(self) -> bool:
-        """Whether every primary serves the draft."""
-        return not self.errors
-
-
-async def publish(book: ZoneBook, job: Job, driver_of: Callable[[Server], Driver]) -> Report:
-    """Bring every copy to the draft, as far as servers answer."""
-    report = Report(drift={}, errors={}, behind=[])
+    `probe` has somebody watch for signs of life of a server that keeps silent; without it every server is waited for.
+    """
+    report = Report(drift={}, errors={}, behind=[], unsigned=[], foreign={}, adopted={})
+    if job.ignore != book.ignore:
+        book.ignore = job.ignore
+        for copy in book.copies.values():
+            copy.known = False  # what others may have there is another question now
     writers = job.primaries[:1] if job.policy is not None else job.primaries
     followers = (*(job.primaries[1:] if job.policy is not None else ()), *job.secondaries)
     configs = {
-        server.id: primary_config(server, book.draft.zone, followers, policy=job.policy, widest=book.draft.widest)
+        server.id: primary_config(
+            server, book.draft.zone, followers, policy=job.policy, keys=job.key_directory, widest=book.draft.widest
+        )
         for server in writers
     }
-    configs |= {server.id: secondary_config(server, book.draft.zone, writers) for server in followers}
-    work = _Work(book, job, driver_of, report, configs)
-    await asyncio.gather(*(work.guarded(server, work.look) for server in writers))
+    configs |= {
+        server.id: secondary_config(server, book.draft.zone, writers, widest=book.draft.widest) for server in followers
+    }
+    work = _Work(book, job, driver_of, report, configs, probe)
+    await work.at_all(writers, work.look)
     await work.decide(writers, followers)
-    await asyncio.gather(*(work.guarded(server, work.write) for server in writers))
+    await work.at_all(writers, work.write)
     # Whoever was written while another took a later serial joins it.
-    await asyncio.gather(*(work.guarded(server, work.write) for server in writers if work.is_late(server)))
-    await asyncio.gather(*(work.guarded(server, work.follow, writer=False) for server in followers))
+    await work.at_all([server for server in writers if work.is_late(server)], work.write)
+    if not (job.hold and report.unsigned):  # what a parent vouches for is fetched signed, or not at all
+        await work.at_all(followers, work.follow, writer=False)
+    work.finish((*writers, *followers))
     report.serial = book.serial
     return report
 
 
-async def remove(zone: bytes, servers: Sequence[Server], driver_of: Callable[[Server], Driver]) -> dict[str, str]:
-    """Remove a zone everywhere; returns where that failed, and why."""
-    failed: dict[str, str] = {}
-
-    async def one(server: Server) -> None:
-        try:
-            if server.catalog:
-                await _unlisted(zone, server, driver_of(server), failed)
-            elif not server.records_only:
-                await driver_of(server).remove(zone)
-        except DriverError as error:
-            failed[server.title] = error.message
-
-    await asyncio.gather(*(one(server) for server in servers))
-    return failed
-
-
-async def _unlisted(zone: bytes, server: Server, driver: Driver, failed: dict[str, str]) -> None:
-    """A secondary with a catalog drops zones by itself, but for those it was given before it had one."""
-    if server.catalog == text_of(zone).removesuffix("."):
-        return  # that one is in its own configuration
-    found: tuple[Statement, ...] | None = None
-    with suppress(DriverError):  # named does not show what came from a catalog
-        found = await driver.configuration(zone)
-    if ("file", file_of(server, zone)) in (found or ()):
-        await driver.remove(zone)
-    elif await driver.soa(zone) is not None:
-        failed[server.title] = f"{LISTED_IN}{server.catalog}"
-
-
-class _Work:
+class _Work(Looking):
     """One publication."""
 
     def __init__(
@@ -140,94 +94,11 @@ class _Work:
         driver_of: Callable[[Server], Driver],
         report: Report,
         configs: dict[str, tuple[Statement, ...]],
+        probe: Callable[[Server], None] | None,
     ) -> None:
-        self.book, self.job, self.driver_of, self.report = book, job, driver_of, report
-        self.configs = configs
-        self.skip = GENERATED if job.policy is not None else frozenset()
+        super().__init__(book, job, driver_of, report, configs, probe)
         self.target = 0
         self._cut: dict[int, tuple[dict[Key, RRset | None], list[list[Change]]]] = {}  # what is asked for twice
-
-    async def guarded(self, server: Server, step: Callable[[Server, Copy], object], *, writer: bool = True) -> None:
-        """A step at one server; what fails there concerns nobody else."""
-        copy = self.book.copy(server.id)
-        if server.title in self.report.errors:
-            return
-        try:
-            await step(server, copy)  # type: ignore[misc]  # every step is a coroutine function
-        except DriverError as error:
-            copy.forget()
-            copy.error, copy.reason = error.message, _reason(error, writer=writer)
-            self.report.errors[server.title] = (copy.reason, error.message)
-        else:
-            copy.error = copy.reason = ""
-
-    # -- look ----------------------------------------------------------------------------------------------------------
-
-    async def look(self, server: Server, copy: Copy) -> None:
-        """Know what a primary has."""
-        driver, zone, config = self.driver_of(server), self.book.draft.zone, self.configs[server.id]
-        if copy.known and not self.job.look and copy.config == config:
-            return
-        if not server.records_only and (copy.config != config or self.job.look):
-            await self._configure(driver, copy, config)
-        if copy.known and not copy.absent:
-            copy.passes += 1
-            if self.job.drift is Drift.OFF:
-                return
-            served = await driver.soa(zone)
-            if served == copy.soa and copy.passes % WHOLE:
-                return
-        if not copy.absent:
-            await self._read(server, copy)
-
-    async def _configure(self, driver: Driver, copy: Copy, config: tuple[Statement, ...]) -> None:
-        zone = self.book.draft.zone
-        found = await driver.configuration(zone)
-        if found is None:
-            copy.known, copy.absent, copy.soa, copy.config = True, True, None, None
-            return
-        if found and zone_type(found) != zone_type(config):
-            await driver.remove(zone)
-            copy.known, copy.absent, copy.soa, copy.config = True, True, None, None
-            return
-        if copy.absent:
-            copy.known = copy.absent = False  # somebody else added it
-        if found and not same_config(found, config):
-            await driver.configure(zone, config)
-        copy.config = config
-
-    async def _read(self, server: Server, copy: Copy) -> None:
-        known, before, drifted = copy.known, dict(copy.lag), copy.drift
-        soa, rrsets = await self.driver_of(server).read(self.book.draft.zone, self.skip)
-        lag = self.book.learn(copy, soa, rrsets)
-        foreign = {
-            key: have
-            for key, have in lag.items()
-            if (self._is_ignored(key) and have is not None and key not in self.book.draft.rrsets)
-        }
-        for key in foreign:
-            del lag[key]
-        if known and not self.job.first:
-            unexpected = {key: have for key, have in lag.items() if key not in before}
-        else:  # what we wrote before and what others did cannot be told apart, except where nobody here has a say
-            rrsets_wanted = self.book.draft.rrsets
-            unexpected = {
-                key: have for key, have in lag.items() if key not in rrsets_wanted and key not in self.job.ours
-            }
-        news = {key for key in unexpected if drifted.get(key, ()) != unexpected[key]}
-        if self.job.drift is Drift.REPAIR:
-            copy.drift = {}
-        else:
-            copy.drift = unexpected | {key: lag[key] for key in drifted.keys() & lag.keys()}
-        if news and not self.job.first:
-            names = sorted({short_text(key[0], self.book.draft.zone) for key in news})
-            self.report.drift[server.title] = names
-
-    def _is_ignored(self, key: Key) -> bool:
-        name = short_text(key[0], self.book.draft.zone)
-        return any(
-            fnmatchcase(name, pattern) or fnmatchcase(name.partition(".")[0], pattern) for pattern in self.job.ignore
-        )
 
     # -- decide --------------------------------------------------------------------------------------------------------
 
@@ -265,24 +136,28 @@ class _Work:
                 return 0
             return 0 if soa is None else Soa.read(soa).serial
 
-        return [serial for serial in await asyncio.gather(*(one(server) for server in servers)) if serial]
+        asked = [server for server in servers if self.probe is None or not self.book.copy(server.id).silent]
+        return [serial for serial in await asyncio.gather(*(one(server) for server in asked)) if serial]
 
     def _due(self, copy: Copy) -> bool:
         """Whether a copy is to be written, apart from its serial."""
         return (
             copy.absent
-            or bool(self._lag(copy))
+            or any(self._is_due(copy, key) for key in copy.lag)
             or copy.soa is None
-            or _timers(copy.soa) != _timers(self.job.soa.value())
+            or (copy.ours and _timers(copy.soa) != _timers(self.job.soa.value()))
         )
 
     def _lag(self, copy: Copy) -> dict[Key, RRset | None]:
-        book = self.book
-        return {
-            key: have
-            for key, have in copy.lag.items()
-            if (key not in copy.drift or self._collides(key)) and not (copy.refused and book.is_refused(copy, key))
-        }
+        if not (copy.drift or copy.foreign or copy.refused or copy.shut):
+            return dict(copy.lag)
+        return {key: have for key, have in copy.lag.items() if self._is_due(copy, key)}
+
+    def _is_due(self, copy: Copy, key: Key) -> bool:
+        """Whether a difference is to be written: it is not left to others, and the server would have it."""
+        if key in copy.foreign or (key in copy.drift and not self._collides(key)):
+            return False
+        return not ((copy.refused or copy.shut) and self.book.is_refused(copy, key))
 
     def _collides(self, key: Key) -> bool:
         """Whether data of others keeps ours out: beside a CNAME a server ignores what it is given, and says nothing."""
@@ -296,21 +171,9 @@ class _Work:
         known = self._cut.get(id(copy))
         if known is not None and known[0] == lag:
             return known[1]
-        chunks = self._cut_up(lag)
-        self._cut[id(copy)] = (lag, chunks)
-        return chunks
-
-    def _cut_up(self, lag: dict[Key, RRset | None]) -> list[list[Change]]:
         wanted = self.book.draft.rrsets
-        chunks: list[list[Change]] = [[]]
-        size = 0
-        for key in sorted(lag, key=lambda key: (key in wanted, key)) if len(lag) > 1 else lag:
-            change = Change(key, lag[key], wanted.get(key))
-            size += changes_size(change)
-            if size > FULL and chunks[-1]:
-                chunks.append([])
-                size = changes_size(change)
-            chunks[-1].append(change)
+        chunks = pieces([Change(key, have, wanted.get(key)) for key, have in lag.items()]) or [[]]
+        self._cut[id(copy)] = (lag, chunks)
         return chunks
 
     # -- write ---------------------------------------------------------------------------------------------------------
@@ -320,12 +183,14 @@ class _Work:
         for attempt in range(TRIES):
             try:
                 if await self._written(server, copy):
+                    await self._signed(server, copy)
                     return
             except Stale:
                 if attempt == TRIES - 1:
                     raise
             # It changed under our hands: read it again, and take a serial that is later than what it has now.
             await self._read(server, copy)
+            self.meet(server, copy)
             if copy.serial == self.target or is_ahead(copy.serial, self.target):
                 self.target = self.book.serial = following(latest(self.target, copy.serial), len(self._chunks(copy)))
 
@@ -337,26 +202,15 @@ class _Work:
 
     async def _written(self, server: Server, copy: Copy) -> bool:
         book, job, driver = self.book, self.job, self.driver_of(server)
-        zone, config = book.draft.zone, self.configs[server.id]
-        soa = replace(job.soa, serial=self.target)
+        zone = book.draft.zone
+        theirs = None if copy.ours or copy.absent else copy.soa  # nothing else of it is ours to change
+        soa = replace(job.soa if theirs is None else Soa.read(theirs), serial=self.target)
         if copy.absent:
-            if server.records_only:
-                raise DriverError(
-                    "it does not have the zone, and may not be given it (recordsOnly)", server=server.title
-                )
-            await driver.create_primary(zone, config, soa, book.draft.rrsets, job.ttl)
-            self.report.written += 1
-            copy.known, copy.absent, copy.soa, copy.lag, copy.drift, copy.config = (
-                True,
-                False,
-                soa.value(),
-                {},
-                {},
-                config,
-            )
-            if job.policy is not None:
-                copy.soa = await driver.soa(zone)
-            return True
+            await self._create(server, copy, soa)
+            if not self._due(copy):
+                return True
+            self.target = book.serial = following(copy.serial, len(self._chunks(copy)))
+            soa = replace(soa, serial=self.target)
         signed = job.policy is not None
         if signed and copy.soa is not None:
             copy.soa = await driver.soa(zone) or copy.soa
@@ -384,6 +238,43 @@ class _Work:
             copy.soa = await driver.soa(zone) or copy.soa
             book.serial = latest(book.serial, copy.serial)
         return True
+
+    async def _create(self, server: Server, copy: Copy, soa: Soa) -> None:
+        """Give a primary the zone, all of it, or as much as it loads."""
+        book, job, driver = self.book, self.job, self.driver_of(server)
+        zone, config = book.draft.zone, self.configs[server.id]
+        if server.records_only:
+            raise DriverError("it does not have the zone, and may not be given it (recordsOnly)", server=server.title)
+        config = unannounced(config) if job.hold else config
+        copy.signed = frozenset()
+        wanted = {key: one for key, one in book.draft.rrsets.items() if not book.is_refused(copy, key)}
+        try:
+            await driver.create_primary(zone, config, soa, wanted, job.ttl)
+        except BadZone:  # what it minds it shows when it is asked to change what it has
+            wanted, whole = servers_only(wanted, zone), wanted
+            if wanted == whole:
+                raise
+            soa = replace(soa, serial=following(soa.serial))  # a file with the other data may be there
+            self.target = book.serial = soa.serial
+            await driver.create_primary(zone, config, soa, wanted, job.ttl)
+        self.report.written += 1
+        copy.known, copy.absent, copy.soa, copy.config, copy.drift = True, False, soa.value(), config, {}
+        copy.ours = copy.made = True
+        copy.lag = dict.fromkeys(book.draft.rrsets.keys() - wanted.keys())
+        if job.policy is not None:
+            copy.soa = await driver.soa(zone)
+
+    async def _signed(self, server: Server, copy: Copy) -> None:
+        """Know whether a zone is signed, until it is; and tell others of it then."""
+        config, driver = self.configs[server.id], self.driver_of(server)
+        if not self.job.tags:
+            copy.unsigned = 0
+        elif (copy.signed != self.job.tags or self.job.look) and await self._is_signed(driver, copy):
+            if copy.config != config:
+                await driver.configure(self.book.draft.zone, config)
+                copy.config = config
+            copy.soa = await driver.soa(self.book.draft.zone) or copy.soa
+            self.book.serial = latest(self.book.serial, copy.serial)
 
     def _took(self, copy: Copy, soa: bytes, changes: Sequence[Change]) -> None:
         self.report.written += 1
@@ -427,11 +318,11 @@ class _Work:
         wanted = [
             Change(key, copy.lag[key], want)
             for key, want in copy.refused.items()
-            if key in copy.lag and book.is_refused(copy, key)
+            if key in copy.lag and key not in copy.shut and book.is_refused(copy, key)
         ]
         copy.refused = {change.key: change.want for change in wanted}
         if wanted:
-            await self._attempt(driver, copy, soa, wanted[:AT_ONCE])
+            await self._attempt(driver, copy, soa, pieces(wanted[:AT_ONCE])[0])
 
     # -- follow --------------------------------------------------------------------------------------------------------
 
@@ -441,8 +332,9 @@ class _Work:
         by_catalog = bool(server.catalog)  # its zones come from there, and the catalog from its own configuration
         if not by_catalog and (copy.config != config or self.job.look):
             found = await driver.configuration(zone)
-            if found is not None and found and zone_type(found) != "secondary":
-                await driver.remove(zone)
+            copy.made = copy.made or is_made_here(found or (), server, zone)
+            if found and zone_type(found) != "secondary":
+                await self.clear_way(server, copy, found)
                 found = None
             if found is None:
                 await driver.create_secondary(zone, config)
@@ -473,9 +365,3 @@ def _timers(soa: bytes) -> Soa:
 
 def _back(serial: int, steps: int) -> int:
     return (serial - steps) % 2**32 or 2**32 - 1
-
-
-def _reason(error: DriverError, *, writer: bool) -> str:
-    if isinstance(error, ZoneFileAccess):
-        return "ZoneFileAccess"
-    return "PrimaryFailed" if writer else "SecondaryFailed"

@@ -180,8 +180,8 @@ class RecordKeeper:
             ready = condition("Ready", False, reason, message, generation=generation)
         elif outcome is not None and outcome.held is not None:
             ready = condition("Ready", False, outcome.held.reason, outcome.held.message, generation=generation)
-        elif refused := book.refusal_text(() if outcome is None else outcome.keys):
-            ready = condition("Ready", False, "Refused", refused, generation=generation)
+        elif outcome is not None and (refused := book.refusal_text(outcome.keys)):
+            ready = condition("Ready", False, book.refusal_reason(outcome.keys), refused, generation=generation)
         elif source in book.pending:
             errors = "; ".join(sorted({copy.error for copy in book.copies.values() if copy.error}))
             ready = condition("Ready", False, "ReconcileFailed", errors or "not published yet", generation=generation)

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from steersman.operators.dns.contributions import ADDRESSES, WILDCARD
 from steersman.operators.dns.messages import Change
-from steersman.operators.dns.rrsets import AAAA, A
+from steersman.operators.dns.names import owner_in
+from steersman.operators.dns.rrsets import NS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-__all__ = ["ATTEMPTS", "Search", "search"]
+    from steersman.operators.dns.rrsets import Key, RRset
+
+__all__ = ["ATTEMPTS", "Search", "search", "servers_only"]
 
 ATTEMPTS: Final = 200  # per update: each culprit takes about two for every doubling of the number of changes
 
@@ -64,6 +68,17 @@ async def search(
     return Search(tuple(change for change, _ in refused), tuple(change for part, _ in stack for change in part))
 
 
+def servers_only(rrsets: Mapping[Key, RRset], zone: bytes) -> dict[Key, RRset]:
+    """As little as a zone can begin with: its name servers, and their addresses as far as they are its own."""
+    servers = rrsets.get((b"", NS))
+    owners = {owner_in(value, zone) for value in (servers.values if servers is not None else ())}
+    return {
+        (owner, kind): rrset
+        for (owner, kind), rrset in rrsets.items()
+        if (not owner and kind == NS) or (kind in ADDRESSES and (owner in owners or owner.startswith(WILDCARD)))
+    }
+
+
 def _rank(change: Change) -> tuple[bool, bool, tuple[bytes, int]]:
     """What is taken away goes first, then addresses: others may need them."""
-    return change.want is not None, change.key[1] not in (A, AAAA), change.key
+    return change.want is not None, change.key[1] not in ADDRESSES, change.key

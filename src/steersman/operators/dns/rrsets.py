@@ -26,6 +26,8 @@ from steersman.operators.dns.recordkinds import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from steersman.operators.dns.recordkinds import Record
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "SRV",
     "TXT",
     "TYPES",
+    "TYPE_OF",
     "A",
     "Contribution",
     "Key",
@@ -61,17 +64,22 @@ TYPES: Final = {
 }  # fmt: skip
 GENERATED: Final = frozenset({46, 47, DNSKEY, 50, 51, 59, 60, 65534})  # what named itself adds to a signed zone
 
+TYPE_OF: Final = {
+    ARecord: A, AAAARecord: AAAA, CNAMERecord: CNAME, MXRecord: MX, TXTRecord: TXT, NSRecord: NS, SRVRecord: SRV,
+    CAARecord: CAA,
+}  # fmt: skip
+
 Key = tuple[bytes, int]  # owner relative to the zone, type
 
 
-class RRset(msgspec.Struct, frozen=True):
+class RRset(msgspec.Struct, frozen=True, gc=False):
     """The values of one name and type."""
 
     ttl: int
     values: frozenset[bytes]
 
 
-class Contribution(msgspec.Struct, frozen=True):
+class Contribution(msgspec.Struct, frozen=True, gc=False):
     """What one resource adds to a zone."""
 
     source: str  # arecord/NAME
@@ -192,9 +200,9 @@ def target_of(kind: int, value: bytes) -> bytes | None:
     return {NS: value, MX: value[2:], SRV: value[6:]}.get(kind)
 
 
-def wire_size(key: Key, rrset: RRset, zone: bytes) -> int:
-    """How many bytes an answer with this RRset has at most."""
-    return sum(12 + len(value) for value in rrset.values) + len(key[0]) + len(zone) + 16
+def wire_size(key: Key, values: Iterable[bytes], zone: bytes) -> int:
+    """How many bytes an answer with these values has at most, and an update that brings them."""
+    return sum(12 + len(value) for value in values) + len(key[0]) + len(zone) + 16
 
 
 def value_text(kind: int, value: bytes) -> str:  # noqa: PLR0911  # one line per type reads best

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Choice",
     "choose_instances",
+    "empty_selectors",
     "label_values",
+    "leaving_values",
+    "published_values",
     "record_selectors",
     "records_wanted",
     "selector_values",
@@ -196,6 +199,19 @@ def label_values(record: Record) -> list[str]:
     return [f"{record.namespace}/{name}={value}" for name, value in record.labels.items()]
 
 
+def leaving_values(record: Record) -> list[str]:
+    """A record that is being deleted under its namespace and among all of them, for an index; others nowhere."""
+    return [record.namespace, EVERY] if record.deleting else []
+
+
+def published_values(record: Record) -> list[str]:
+    """A record that was published under the zone it says it was published in, for an index."""
+    said = record.status
+    if said is None or said.zone_ref is None or not said.published_name:
+        return []
+    return [f"{record.namespace}/{said.zone_ref.name}"]
+
+
 def selector_values(zone: DNSZone) -> list[str]:
     """A zone under the labels that its records must have, one per selector, for an index."""
     found = []
@@ -208,3 +224,10 @@ def selector_values(zone: DNSZone) -> list[str]:
 def source_of(record: Record) -> str:
     """What a record is called in a draft: its kind and name, as kubectl takes them."""
     return f"{type(record).KIND.kind.lower()}/{record.name}"
+
+
+def empty_selectors(zone: DNSZone) -> list[str]:
+    """The fields of a zone whose selector names no label, and so means every object of the namespace."""
+    rows = [("recordsFrom", one.selector) for one in zone.spec.records_from or ()]
+    rows += [("bind9InstancesFrom", one.selector) for one in zone.spec.bind9_instances_from or ()]
+    return [f"spec.{field}" for field, one in rows if not (one.match_labels or one.match_expressions)]

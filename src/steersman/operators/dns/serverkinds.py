@@ -13,10 +13,10 @@ from msgspec import field
 from steersman.crd.markers import Atomic, Ge, Le, MaxLength, MinLength, Pattern, Schema
 from steersman.kube.definitions import ColumnSpec
 from steersman.kube.objects import Resource, Struct
+from steersman.operators.dns.lifetimes import LIFETIME
 from steersman.operators.dns.parts import (
     AclEntry,
     Conditions,
-    NameRef,
     ObjectReference,
     PolicyName,
     Port,
@@ -49,41 +49,71 @@ Replicas = Annotated[int, Ge(0), Le(100)]
 Manifests = Annotated[list[dict[str, Any]] | None, Atomic(), Schema(maxItems=32)]
 Address = Annotated[str, Pattern(r"^[0-9A-Fa-f:.]{2,45}$"), MaxLength(45)]
 Driver = Literal["native", "bindcar"]
-Word = Annotated[str, Pattern(r"^[A-Za-z0-9]{1,32}$"), MaxLength(32)]
+Lifetime = Annotated[str, Pattern(rf"^{LIFETIME}$"), MaxLength(32)]
+Algorithm = Annotated[
+    str,
+    Pattern(r"^(?i:rsasha256|rsasha512|ecdsap256sha256|ecdsap384sha384|ed25519|ed448|8|10|13|14|15|16)$"),
+    MaxLength(32),
+]
 RESERVED_POLICIES: Final = "['default', 'insecure', 'none']"
 
 
-class KeySource(Struct):
-    """Where DNSSEC keys are kept."""
+class KeySecretRef(Struct):
+    """A Secret with keys, in the namespace of the servers."""
 
-    secret_ref: NameRef | None = None
+    name: Annotated[str, Pattern(r"^bindy-[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"), MaxLength(253)]
+    namespace: Annotated[str, MaxLength(63)] = ""
+
+
+class KeySource(Struct):
+    """Where DNSSEC keys come from: a Secret that people keep, or a claim that named keeps them on."""
+
+    RULES: ClassVar = (
+        ("!(has(self.secretRef) && has(self.persistentVolume))", "keysFrom: either secretRef or persistentVolume"),
+    )
+
+    secret_ref: KeySecretRef | None = None
     persistent_volume: dict[str, Any] | None = None
 
 
 class Signing(Struct):
-    """How zones are signed.
-
-    named makes the keys and keeps them with the zone, whatever keysFrom, autoGenerate and exportToSecret say.
-    """
+    """How zones are signed, with which keys, and where those are kept."""
 
     RULES: ClassVar = (
         (
             f"!has(self.policy) || !(self.policy in {RESERVED_POLICIES})",
             "policy: default, insecure and none are named's own; choose another name (bindy-default)",
         ),
+        (
+            (
+                "!(has(self.autoGenerate) && !self.autoGenerate && has(self.keysFrom) "
+                "&& has(self.keysFrom.persistentVolume))"
+            ),
+            "autoGenerate: keys on a volume are made by named; give them in keysFrom.secretRef instead",
+        ),
+        (
+            (
+                "!(has(self.keysFrom) && has(self.keysFrom.secretRef)) || ["
+                "has(self.kskLifetime) ? self.kskLifetime : 'unlimited', "
+                "has(self.zskLifetime) ? self.zskLifetime : 'unlimited'].all(one, one in ['unlimited', '0'])"
+            ),
+            "keysFrom.secretRef: its keys are not replaced, so kskLifetime and zskLifetime are to be unlimited",
+        ),
     )
 
     enabled: bool = False
     policy: PolicyName = "bindy-default"
-    algorithm: Word = "ECDSAP256SHA256"
-    ksk_lifetime: Word = "unlimited"
-    zsk_lifetime: Word = "unlimited"
+    algorithm: Algorithm = "ECDSAP256SHA256"
+    ksk_lifetime: Lifetime = "unlimited"
+    zsk_lifetime: Lifetime = "unlimited"
     nsec3: bool = False
     nsec3_iterations: Annotated[int, Ge(0), Le(150)] = 0
     nsec3_salt: Annotated[str, Pattern(r"^(|-|[0-9A-Fa-f]{2,64})$"), MaxLength(64)] = ""
     keys_from: KeySource | None = None
     auto_generate: bool | None = None
+    """Whether keys are made for zones that have none; they are unless it says no."""
     export_to_secret: bool | None = None
+    """Whether keys whose lifetime does not end are kept in a Secret, and not on a disk; they are unless it says no."""
 
 
 class DnssecConfig(Struct):
@@ -119,7 +149,7 @@ class Bind9Config(Struct):
     rndc_secret_ref: SecretRef | None = None
     bindcar_config: BindcarConfig | None = None
     catalog_zone: Annotated[str, Pattern(r"^[A-Za-z0-9_.-]+$"), MaxLength(253)] | None = None
-    """The catalog zone (RFC 9432) that secondaries take their zones from; they have it in their own configuration."""
+    """The catalog zone (RFC 9432) that secondaries take their zones from; those with endpoints must know it already."""
 
 
 class RndcKey(Struct):
@@ -319,6 +349,8 @@ class InstanceStatus(Struct):
     cluster_ref: ObjectReference | None = None
     zones: Annotated[list[ZoneReference] | None, Atomic()] = None
     zones_count: int = 0
+    left_behind: Annotated[list[str] | None, Atomic()] = None
+    """Zones that were deleted while it was away; they are removed when it is back."""
     rndc_key_rotation: KeyRotation | None = None
 
 
@@ -340,9 +372,14 @@ class Bind9Instance(
     class Spec(Struct):
         """What is wanted."""
 
+        _KEYED: ClassVar = (
+            "!has(self.endpoints) || size(self.endpoints) == 0 || has(self.rndcKey) || has(self.rndcSecretRef)"
+            " || (has(self.config) && has(self.config.rndcSecretRef))"
+            " || (has(self.clusterRef) && self.clusterRef != '')"  # it may have the key
+        )
         RULES: ClassVar = (
             (
-                "!has(self.endpoints) || size(self.endpoints) == 0 || has(self.rndcKey) || has(self.rndcSecretRef)",
+                _KEYED,
                 "rndcKey: a server that exists already needs the Secret of its key (rndcKey.secretRef.name)",
             ),
         )

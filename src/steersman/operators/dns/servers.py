@@ -54,6 +54,7 @@ class Server(msgspec.Struct, frozen=True):
     records_only: bool = False
     managed: bool = False
     allow_transfer: tuple[str, ...] = ()
+    lists: frozenset[str] = frozenset()  # access lists of its configuration, by name
     primaries: tuple[str, ...] = ()  # where it, a secondary, is to fetch its zones instead of at their own primaries
     catalog: str = ""  # the zone that tells it, a secondary, what to serve
     uid: str = ""  # of the pod: another pod at the same address is another server
@@ -112,14 +113,14 @@ class Gate:
         self._server = server
         self._clock, self._pause = clock, pause
         self.breaker = Breaker(clock, pause)
+        self.why = ""  # what was wrong the last time
         self._bucket = Bucket(per_second=PER_SECOND, burst=BURST, clock=clock)
 
     async def enter(self) -> None:
         """Wait for a turn; ServerUnavailable when there is none."""
         if self.breaker.open:
-            raise ServerUnavailable(
-                f"it failed {FAILURES} times; the next try is within {self._pause:g} s", server=self._server
-            )
+            again = f"it failed {FAILURES} times; the next try is within {self._pause:g} s"
+            raise ServerUnavailable(f"{self.why} ({again})" if self.why else again, server=self._server)
         delay = self._bucket.when(self._server)
         if delay > 0:
             await self._clock.sleep(delay)

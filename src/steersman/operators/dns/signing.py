@@ -11,7 +11,7 @@ from steersman.operators.dns.zonekinds import DnssecStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DNSKEY", "ds_of", "key_tag", "status_of_keys"]
+__all__ = ["DNSKEY", "SIGNING", "ds_of", "is_signed_with", "key_tag", "status_of_keys"]
 
 SECURE_ENTRY: Final = 0x0001
 ALGORITHMS: Final = {
@@ -23,6 +23,7 @@ ALGORITHMS: Final = {
     16: "ED448",
 }
 SHA256: Final = 2
+SIGNING: Final = 65534  # the type in which named keeps how far it is with signing
 
 
 def key_tag(key: bytes) -> int:
@@ -34,6 +35,16 @@ def key_tag(key: bytes) -> int:
 def ds_of(zone: bytes, key: bytes) -> str:
     """The DS record of a key, as the parent's zone file has it."""
     return f"{key_tag(key)} {key[3]} {SHA256} {hashlib.sha256(zone + key).hexdigest()}"
+
+
+def is_signed_with(tags: Iterable[int], keys: Iterable[bytes], progress: Iterable[bytes]) -> bool:
+    """Whether a zone shows these keys and is signed to its end; `progress` is what named says about that.
+
+    >>> is_signed_with([1], [], [])
+    False
+    """
+    ended = all(len(row) == 5 and row[4] for row in progress)  # longer ones: a chain of names is being made
+    return ended and set(tags) <= {key_tag(key) for key in keys}
 
 
 def status_of_keys(zone: bytes, keys: Iterable[bytes]) -> DnssecStatus:

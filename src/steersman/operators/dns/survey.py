@@ -13,23 +13,27 @@ import msgspec
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import DriverError, PlanError
+from steersman.kube.resources import ObjectRef
 from steersman.kube.types.core import Secret
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.book import ZoneBook
 from steersman.operators.dns.checks import RRSIG, delegation_problems, parent_of, signature_problems
+from steersman.operators.dns.claims import check_holder
 from steersman.operators.dns.desk import Desk
 from steersman.operators.dns.names import name_of, owner_in, short_text
 from steersman.operators.dns.pointers import Directory, is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.rrsets import GENERATED, RRset, Soa, type_name, value_text
 from steersman.operators.dns.selection import label_values, selector_values
+from steersman.operators.dns.serials import latest
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
 from steersman.operators.dns.types import GROUP, Options
+from steersman.operators.dns.zoneconfig import changes, primary_config, secondary_config
 from steersman.operators.dns.zonekinds import DNSZone
-from steersman.operators.dns.zoneplan import own_contributions, zone_name
+from steersman.operators.dns.zoneplan import ignored_names, is_ignored, own_contributions, soa_of, zone_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from steersman.kube.client import Client
     from steersman.operators.dns.rrsets import Key
@@ -48,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True):
     server: str
     name: str
     type: str
-    action: str  # add, change, remove, create (the zone), unreachable, invalid
+    action: str  # add, change, remove, create (the zone), configure (it), held, unreachable, invalid
     have: tuple[str, ...] = ()
     want: tuple[str, ...] = ()
     why: str = ""
@@ -74,6 +78,7 @@ class Reason(msgspec.Struct, frozen=True):
     served: dict[str, tuple[str, ...]] = {}  # server -> values
 
 
+_BY_NAME = {kind.KIND.kind.lower(): kind for kind in RECORD_KINDS}
 _INDEXES: Any = {
     "dns-labels": label_values,
     "dns-records-from": selector_values,
@@ -142,7 +147,9 @@ class Survey:
 
     def book(self, zone: DNSZone) -> tuple[ZoneBook, list[Server]]:
         """A zone as it should be, and its servers; PlanError when there is no saying."""
-        servers, problems = self.desk.servers(self.desk.choose(zone, self._cache).instances, self._cache)
+        choice = self.desk.choose(zone, self._cache)
+        check_holder(self.desk, zone, choice, self._cache)
+        servers, problems = self.desk.servers(choice.instances, self._cache)
         for problem in problems.values():
             raise problem
         book, name = ZoneBook(zone.ref), zone_name(zone)
@@ -188,6 +195,10 @@ class Survey:
             )
             for key, source, why in book.draft.problems()
         ]
+        rows += [
+            Difference(title, "", "", "", "held", why=f"{source}: {why.reason}: {why.message}")
+            for source, why in sorted(book.draft.invalid.items())
+        ]
         primaries = [one for one in servers if one.role == "primary"]
         if not primaries:
             return [*rows, Difference(title, "", "", "", "invalid", why="no primary serves it")]
@@ -205,10 +216,36 @@ class Survey:
                 rows.append(Difference(title, server.title, "", "", "unreachable", why=error.message))
                 continue
             lag = book.learn(book.copy(server.id), soa, rrsets)
+            ignored = ignored_names(zone)
+            rows += _start_of(zone, server, soa)
             rows += [
                 _difference(title, server, key, have, book)
                 for key, have in sorted(lag.items(), key=lambda item: item[0])
+                if key in book.draft.rrsets or not is_ignored(key, book.draft.zone, ignored)
             ]
+        return [*rows, *await self._configurations(zone, book, servers)]
+
+    async def _configurations(self, zone: DNSZone, book: ZoneBook, servers: Sequence[Server]) -> list[Difference]:
+        """What servers would be told otherwise about a zone. Who signs a zone is seen only when it is published."""
+        rows = []
+        policy, name, title = zone.spec.dnssec_policy, book.draft.zone, zone.spec.zone_name
+        primaries = [one for one in servers if one.role == "primary"]
+        secondaries = [one for one in servers if one.role == "secondary"]
+        for server in servers:
+            first = server.role == "primary"
+            if server.records_only or (policy and len(primaries) > 1) or (server.catalog and not first):
+                continue
+            with suppress(DriverError):  # that it does not answer is said elsewhere
+                found = await self.desk.fleet.driver(server).configuration(name)
+                wanted = (
+                    primary_config(server, name, secondaries, policy=policy)
+                    if first
+                    else secondary_config(server, name, primaries)
+                )
+                rows += [
+                    Difference(title, server.title, title, statement, "configure", (have,), (want,))
+                    for statement, (have, want) in changes(found or wanted, wanted).items()
+                ]
         return rows
 
     async def findings(self, zone: DNSZone) -> list[Finding]:
@@ -237,12 +274,7 @@ class Survey:
                 serials[server.title] = Soa.read(soa).serial
             elif server.role == "secondary":
                 found.append(Finding(title, "serial", server.title, "it does not serve the zone"))
-        newest = max(serials.values(), default=0)
-        found += [
-            Finding(title, "serial", server, f"it serves serial {number}, others {newest}")
-            for server, number in sorted(serials.items())
-            if number != newest
-        ]
+        found += [Finding(title, "serial", server, text) for server, text in lagging(serials)]
         found += [Finding(title, "delegation", "", text) for text in self._delegation(book)]
         if zone.spec.dnssec_policy:
             found += [row for server in servers for row in await self._signatures(title, book, server)]
@@ -281,6 +313,7 @@ class Survey:
                 if _holds(zone, wanted):
                     rows.append(Reason(name, "", zone.name, error.reason, str(error), {}))
                 continue
+            rows += self._invalid(name, zone, book)
             owner = owner_in(wanted, book.draft.zone)
             if owner is None:
                 continue
@@ -294,6 +327,18 @@ class Survey:
                     held = book.draft.held.get(key, {}).get(source) or (outcome.held if outcome else None)
                     state, text = ("published", "") if held is None else (held.reason, held.message)
                     rows.append(Reason(name, type_name(key[1]), f"{zone.name}: {source}", state, text, served))
+        return rows
+
+    def _invalid(self, name: str, zone: DNSZone, book: ZoneBook) -> list[Reason]:
+        """Records that want this name and cannot have it, whatever zone it would be in."""
+        rows = []
+        asked, inside = name.lower().rstrip("."), zone.spec.zone_name.lower()
+        for source, held in sorted(book.draft.invalid.items()):
+            kind, _, title = source.partition("/")
+            record = self._cache[_BY_NAME[kind]].get(ObjectRef(title, zone.namespace)) if kind in _BY_NAME else None
+            said = record.spec.name.lower().rstrip(".") if record is not None else ""
+            if asked in (said, f"{said}.{inside}"):
+                rows.append(Reason(name, "", f"{zone.name}: {source}", held.reason, held.message))
         return rows
 
     async def _served(self, server: Server, name: bytes, kind: int) -> tuple[str, ...]:
@@ -334,6 +379,14 @@ def _difference(title: str, server: Server, key: Key, have: RRset | None, book: 
     )
 
 
+def _start_of(zone: DNSZone, server: Server, served: bytes) -> list[Difference]:
+    """The start of authority, where it would be another but for its serial."""
+    want, title = soa_of(zone, Soa.read(served).serial).value(), zone.spec.zone_name
+    if want == served:
+        return []
+    return [Difference(title, server.title, "@", "SOA", "change", (value_text(6, served),), (value_text(6, want),))]
+
+
 def _texts(kind: int, rrset: RRset | None) -> tuple[str, ...]:
     return () if rrset is None else tuple(f"{rrset.ttl} {value_text(kind, value)}" for value in sorted(rrset.values))
 
@@ -360,6 +413,8 @@ def lay_over(objects: dict[Any, list[Any]], manifests: Iterable[dict[str, Any]],
         except msgspec.ValidationError as error:
             problems.append(f"{manifest['kind']} {meta.get('name')}: {error}")
             continue
+        if isinstance(made, Secret):
+            made.data.update({name: text.encode() for name, text in made.string_data.items()})
         rows = objects.setdefault(kind, [])
         known = next((row for row in rows if row.ref == made.ref), None)
         if known is not None:
@@ -369,3 +424,13 @@ def lay_over(objects: dict[Any, list[Any]], manifests: Iterable[dict[str, Any]],
             made.metadata.generation = known.metadata.generation + 1
         rows.append(made)
     return problems
+
+
+def lagging(serials: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Who serves an older serial than others, by the arithmetic of serials, in words."""
+    newest = latest(*serials.values()) if serials else 0
+    return [
+        (server, f"it serves serial {number}, others {newest}")
+        for server, number in sorted(serials.items())
+        if number != newest
+    ]

@@ -15,11 +15,14 @@ from steersman.errors import ConfigError, FormatError
 from steersman.kube.durations import parse_duration
 
 __all__ = [
+    "ADOPT",
     "ALLOW_NAMESPACES",
+    "CATALOG",
     "DRIFT",
     "DRIFT_IGNORE",
     "GROUP",
     "INDEX",
+    "KEY_LABEL",
     "LABEL_CLUSTER",
     "LABEL_MANAGED_BY",
     "LABEL_ROLE",
@@ -40,8 +43,10 @@ VERSION: Final = "v1beta1"
 # Annotations that people write.
 ALLOW_NAMESPACES: Final = f"{GROUP}/allow-zone-namespaces"  # on instances: NS,… | *
 SERVED_BY: Final = "steersman.dev/dns-served-by"  # on zones: namespaces whose instances may serve it: NS,… | *
+KEY_LABEL: Final = "steersman.dev/dns-key"  # on Secrets, "true": all of their fields are read, whatever their names
 RECONCILE_TRIGGER: Final = f"{GROUP}/reconcile-trigger"
 DRIFT: Final = "steersman.dev/dns-drift"  # on zones: repair | report | off
+ADOPT: Final = "steersman.dev/dns-adopt"  # on a zone: what servers have and no resource speaks for may go
 DRIFT_IGNORE: Final = "steersman.dev/dns-drift-ignore"  # on zones: patterns of names, separated by commas
 PTR_NAMESPACES: Final = "steersman.dev/dns-ptr-namespaces"  # on reverse zones: NS,… | *
 
@@ -51,6 +56,7 @@ LABEL_MANAGED_BY: Final = f"{GROUP}/managed-by"
 LABEL_CLUSTER: Final = f"{GROUP}/cluster"
 LABEL_ROLE: Final = f"{GROUP}/role"
 READINESS_GATE: Final = f"{GROUP}/zones-synced"
+CATALOG: Final = "steersman.dev/dns-catalog"  # on pods: the catalog zone in their configuration
 
 
 def finalizer_of(kind: str) -> str:

@@ -76,6 +76,7 @@ class InstanceState(ObjectReference):
     message: str = ""
     role: str = ""
     serial: int = 0
+    adopted: bool | None = None  # whether all that it has of the zone is for resources to say
 
 
 class Conflict(Struct):
@@ -95,6 +96,7 @@ class DnssecStatus(Struct):
     ds_records: Annotated[list[str] | None, Atomic()] = None
     key_tag: int = 0
     algorithm: str = ""
+    signed_by: str = ""  # the instance that signs, and stays the one while it is chosen
     next_key_rollover: str = ""
     last_key_rollover: str = ""
 

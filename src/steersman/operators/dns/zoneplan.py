@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import socket
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from steersman.errors import FormatError, PlanError
 from steersman.operators.dns.catalogs import catalog_parts
 from steersman.operators.dns.compiler import ZONE
-from steersman.operators.dns.names import name_of, owner_in
+from steersman.operators.dns.names import name_of, owner_in, short_text
 from steersman.operators.dns.rrsets import AAAA, NS, A, Contribution, Soa
+from steersman.operators.dns.types import DRIFT_IGNORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from steersman.operators.dns.rrsets import Key
     from steersman.operators.dns.zonekinds import DNSZone
 
-__all__ = ["mailbox_of", "own_contributions", "soa_of", "zone_name"]
+__all__ = ["ignored_names", "is_ignored", "mailbox_of", "own_contributions", "soa_of", "zone_name"]
 
 
 def zone_name(zone: DNSZone) -> bytes:
@@ -25,6 +28,17 @@ def zone_name(zone: DNSZone) -> bytes:
         return name_of(zone.spec.zone_name)
     except FormatError as error:
         raise PlanError(str(error), reason="InvalidName", field="spec.zoneName") from None
+
+
+def ignored_names(zone: DNSZone) -> tuple[str, ...]:
+    """The names that belong to others, as patterns."""
+    return tuple(part.strip() for part in zone.annotations.get(DRIFT_IGNORE, "").split(",") if part.strip())
+
+
+def is_ignored(key: Key, zone: bytes, patterns: Iterable[str]) -> bool:
+    """Whether a name, or its first label, is one of those."""
+    name = short_text(key[0], zone)
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name.partition(".")[0], pattern) for pattern in patterns)
 
 
 def soa_of(zone: DNSZone, serial: int) -> Soa:

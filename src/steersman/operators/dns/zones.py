@@ -11,37 +11,40 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from steersman.errors import DriverError, PlanError
-from steersman.kube.resources import ObjectRef
 from steersman.kube.times import parse_time
-from steersman.operators.dns.book import zones_wanting
+from steersman.operators.dns.claims import check_choice, holder_of
 from steersman.operators.dns.compiler import ZONE
-from steersman.operators.dns.pointers import asks, contributions_to, is_reverse, lets_in, named_in, pointers_of
-from steersman.operators.dns.publisher import LISTED_IN, Job, publish, remove
-from steersman.operators.dns.recordkinds import AAAARecord, ARecord
-from steersman.operators.dns.rrsets import Key, contribution_of
-from steersman.operators.dns.selection import records_wanted, source_of, zone_of
-from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.operators.dns.ownership import adopted_servers, leaving_parts, owned_places, values_of
+from steersman.operators.dns.pointers import is_reverse, lets_in
+from steersman.operators.dns.publisher import Job, publish
+from steersman.operators.dns.removal import LISTED_IN
+from steersman.operators.dns.retiring import Retirer
+from steersman.operators.dns.selection import empty_selectors, records_wanted, source_of
+from steersman.operators.dns.signers import Signers
 from steersman.operators.dns.signing import DNSKEY, status_of_keys
-from steersman.operators.dns.types import DRIFT, DRIFT_IGNORE, SERVED_BY, Drift
-from steersman.operators.dns.zonekinds import DNSZone
-from steersman.operators.dns.zoneplan import own_contributions, soa_of, zone_name
+from steersman.operators.dns.types import ADOPT, DRIFT, DRIFT_IGNORE, Drift
+from steersman.operators.dns.zonekinds import DnssecStatus, DNSZone
+from steersman.operators.dns.zoneplan import ignored_names, own_contributions, soa_of, zone_name
 from steersman.operators.dns.zonestatus import Summary, status_of
 from steersman.runtime.cluster import Snapshots
 from steersman.runtime.result import Result, done, requeue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from steersman.kube.resources import ObjectRef
     from steersman.operators.dns.book import ZoneBook
     from steersman.operators.dns.desk import Desk
-    from steersman.operators.dns.selection import Choice
+    from steersman.operators.dns.rrsets import Key
     from steersman.operators.dns.servers import Server
+    from steersman.operators.dns.signers import SignedBy
     from steersman.runtime.context import Context
 
 __all__ = ["ZoneKeeper"]
 
 FIRST_WORDS: Final = 0.05  # seconds until a reverse zone asks again whether all zones have been looked at
+HAND_OVER: Final = 60.0  # seconds that a deleted zone waits for instances to remember it
 CATCH_UP: Final = 5.0  # seconds between two looks at a secondary that is behind, at most
 
 
@@ -54,6 +57,7 @@ class ZoneKeeper:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self._signers, self._retirer = Signers(), Retirer(desk)
 
     # -- a pass --------------------------------------------------------------------------------------------------------
 
@@ -61,9 +65,10 @@ class ZoneKeeper:
         """One pass over a zone."""
         desk, book = self.desk, self.desk.books.open(zone.ref)
         summary = Summary()
+        self._warn_of_empty(ctx, zone)
         try:
             choice = desk.choose(zone, ctx.cache)
-            self._check_choice(zone, choice, ctx.cache)
+            check_choice(desk, zone, choice, ctx.cache)
             servers, problems = desk.servers(choice.instances, ctx.cache)
             summary.instances, summary.methods = choice.instances, choice.methods
             summary.problems = {name: (error.reason, str(error)) for name, error in problems.items()}
@@ -88,8 +93,15 @@ class ZoneKeeper:
             book.pending |= book.sources  # all of them hear when it is over
             book.outcome_ready = book.heard = True
         book.early = 0
-        await self._retire(ctx, zone, summary)
+        await self._retirer.retire(ctx, zone, summary)
         return await self._tell(ctx, zone, book, summary)
+
+    def _warn_of_empty(self, ctx: Context, zone: DNSZone) -> None:
+        """Say once for what a zone asks that its selectors mean everything; it may be meant."""
+        if zone.status is None or zone.status.observed_generation != zone.metadata.generation:
+            for field in dict.fromkeys(empty_selectors(zone)):
+                text = f"{field}: an empty selector means every object of namespace {zone.namespace}"
+                ctx.event(zone, "EmptySelector", text, warning=True)
 
     def _list(self, zone: DNSZone, summary: Summary, cache: Any) -> None:
         """See to it that a zone is in the catalogs of its secondaries, and in no other."""
@@ -102,40 +114,6 @@ class ZoneKeeper:
         news = self.desk.catalogs.put(zone.ref, zone_name(zone), frozenset(wanted))
         self.desk.tell_catalogs(news, cache)
 
-    def _check_choice(self, zone: DNSZone, choice: Choice, cache: Any) -> None:
-        if not choice.instances:
-            if choice.denied:
-                raise PlanError(
-                    f"{', '.join(choice.denied)} does not let namespace {zone.namespace} in "
-                    "(annotation bindy.firestoned.io/allow-zone-namespaces)",
-                    reason="CrossNamespaceDenied",
-                )
-            if choice.uninvited:
-                raise PlanError(
-                    f"{', '.join(choice.uninvited)} is of another namespace, which nobody asked for: name it in the "
-                    f"annotation {SERVED_BY} of the zone, or in dns.serverNamespaces",
-                    reason="CrossNamespaceDenied",
-                )
-            raise PlanError(
-                "no Bind9Instance serves it (bind9InstancesFrom, clusterRef and zonesFrom select none)",
-                reason="NoInstances",
-            )
-        holder = self._holder(zone, choice, cache)
-        if holder is not None:
-            raise PlanError(
-                f"{holder.ref} is older and serves the same name there", reason="DuplicateZone", field="spec.zoneName"
-            )
-
-    def _holder(self, zone: DNSZone, choice: Choice, cache: Any) -> DNSZone | None:
-        """The zone that has the name already, on an instance that both want."""
-        mine = {instance.metadata.uid for instance in choice.instances}
-        for other in cache[DNSZone].by_index("dns-zone-name", zone.spec.zone_name.lower()):
-            if other.ref == zone.ref or _age(other) > _age(zone):
-                continue
-            if mine & {instance.metadata.uid for instance in self.desk.choose(other, cache).instances}:
-                return other  # type: ignore[no-any-return]  # the shelf of zones holds zones
-        return None
-
     async def _publish(
         self, ctx: Context, zone: DNSZone, book: ZoneBook, servers: list[Server], summary: Summary
     ) -> None:
@@ -145,7 +123,7 @@ class ZoneKeeper:
         own = own_contributions(zone, name, [server.address for server in primaries if not server.managed])
         with Snapshots(ctx.cache, user="dns zones") as fresh:
             desk.tell_reverse(book.load(zone, name, own, fresh, desk.directory), fresh)
-            leaving = self._leaving(zone, book, fresh) if not book.began else []
+            leaving = leaving_parts(zone, name, fresh) if not book.began else []
             if not book.began and (unheard := self._unheard(zone, name, fresh)):
                 raise _TooEarly(", ".join(unheard[:5]))
         if (b"", 2) not in book.draft.rrsets:
@@ -155,52 +133,84 @@ class ZoneKeeper:
             )
         book.problem = None
         book.keep(server.id for server in servers)
+        desk.tell_followers(book, servers)
         serial = zone.spec.soa_record.serial or 0
         if not book.serial and zone.status is not None and zone.status.serial:
             book.serial = zone.status.serial
-        if not primaries:
+        signed = await self._signers.prepare(ctx, zone, summary.instances, primaries)
+        if signed.reason:
+            summary.problems[str(signed.instance or primaries[0].instance)] = (signed.reason, signed.message)
+        if not signed.primaries:
             book.outcome_ready = True
             if not summary.problems:  # else those say more
                 summary.reason, summary.message = "NoPrimary", "no primary has an address yet"
             return
         now = ctx.clock.monotonic()
         look = now - book.looked >= 0.95 * options.drift_period.total_seconds()
+        mine = adopted_servers(zone, servers)
         job = Job(
             soa=soa_of(zone, serial),
             ttl=book.draft.default_ttl,
-            primaries=primaries,
+            primaries=signed.primaries,
             secondaries=tuple(server for server in servers if server.role == "secondary"),
             drift=drift_of(zone, options.drift),
-            ignore=tuple(part.strip() for part in zone.annotations.get(DRIFT_IGNORE, "").split(",") if part.strip()),
-            policy=zone.spec.dnssec_policy,
+            ignore=ignored_names(zone),
+            policy=signed.policy,
+            key_directory=signed.directory,
+            tags=signed.tags,
+            hold=signed.hold,
             look=look,
             first=not book.began,
             now=now,
-            ours=frozenset(key for _, key in leaving),
+            ours=values_of(leaving),
+            owned={} if book.began or len(mine) == len(servers) else owned_places(zone, name, ctx.cache),
+            mine=mine,
+            adopt=zone.annotations.get(ADOPT, "").strip().lower() == "true",
         )
         refused = book.refusals()
-        report = await publish(book, job, desk.fleet.driver)
+        report = await publish(book, job, desk.fleet.driver, desk.probe)
         if look:
-            book.looked = now
+            book.looked = now if report.ok else book.looked  # what could not be seen is looked at again
             summary.looked = True
         summary.report, summary.servers = report, servers
-        if job.policy is not None and primaries[0].title not in report.errors:
-            with suppress(DriverError):
-                keys = await desk.fleet.driver(primaries[0]).values(name, DNSKEY)
-                summary.dnssec = status_of_keys(name, keys)
+        await self._tell_signed(ctx, zone, name, signed, summary)
         for server, names in report.drift.items():
             book.drifts += 1
             self._tell_drift(ctx, zone, server, names, job.drift)
+        self._tell_foreign(ctx, zone, summary)
         if report.ok or all(reason == "SecondaryFailed" for reason, _ in report.errors.values()):
             summary.news = book.published(report.serial)
         else:
             summary.news = set(book.pending)
         self._note_refusals(book, refused, summary)
         if not book.began:  # also those that were deleted while nobody was here
-            summary.news |= {*book.sources, *(source for source, _ in leaving)}
+            summary.news |= {*book.sources, *(part.source for part in leaving)}
         book.outcome_ready = book.began = True
         if desk.metrics is not None:
             desk.metrics.published(zone, report)
+
+    async def _tell_signed(self, ctx: Context, zone: DNSZone, name: bytes, signed: SignedBy, summary: Summary) -> None:
+        """What a zone says about its keys, from what is served; a parent has to hear of other ones."""
+        report, first = summary.report, signed.primaries[0]
+        if report is None or first.title in report.errors:
+            return
+        if signed.policy is None:
+            summary.dnssec = DnssecStatus()
+            return
+        if report.unsigned:
+            text = f"{', '.join(report.unsigned)} has not signed it with its keys yet"
+            summary.problems[str(first.instance)] = ("KeysPending", text)
+        with suppress(DriverError):
+            keys = await self.desk.fleet.driver(first).values(name, DNSKEY)
+            summary.dnssec = replace(status_of_keys(name, keys), signed_by=str(first.instance))
+            before = set((zone.status.dnssec.ds_records if zone.status and zone.status.dnssec else None) or ())
+            if not before.isdisjoint(summary.dnssec.ds_records or ()) or not before:
+                return
+            if signed.hold and report.unsigned:
+                summary.dnssec = None  # what was known still holds
+            elif summary.dnssec.ds_records:
+                text = f"it is signed with other keys: the parent needs {', '.join(summary.dnssec.ds_records)}"
+                ctx.event(zone, "SigningKeysChanged", text, warning=True)
 
     def _note_refusals(self, book: ZoneBook, before: dict[Key, list[str]], summary: Summary) -> None:
         """What servers would not have is for the records to say that want it, or for the zone itself."""
@@ -208,34 +218,12 @@ class ZoneKeeper:
         for key in before.keys() | now.keys():
             if before.get(key) != now.get(key):
                 summary.news |= set(book.draft.sources_of(key))
-        own = [key for key in now if ZONE in book.draft.sources_of(key)]
-        if own:
-            summary.reason, summary.message = "Refused", book.refusal_text(own)
-
-    def _leaving(self, zone: DNSZone, book: ZoneBook, cache: Any) -> list[tuple[str, Key]]:
-        """Records that are being deleted, and their keys: that data is ours to remove, whatever happens to drift."""
-        keys = []
-        for kind in self.desk.records:
-            for record in cache[kind].list(namespace=zone.namespace):
-                if record.deleting:
-                    with suppress(PlanError):
-                        part = contribution_of(record, source_of(record), book.draft.zone)
-                        keys.append((part.source, part.key))
-        if is_reverse(book.draft.zone):
-            keys += self._leaving_pointers(zone, book, cache)
-        return keys
-
-    def _leaving_pointers(self, zone: DNSZone, book: ZoneBook, cache: Any) -> Iterator[tuple[str, Key]]:
-        for kind in (ARecord, AAAARecord):
-            for record in cache[kind]:
-                owner = zone_of(record, zones_wanting(record, cache)) if record.deleting else None
-                if owner is None or not asks(record, owner.spec.ptr):
-                    continue
-                origin = (record.namespace, source_of(record))
-                with suppress(PlanError):
-                    pointers = pointers_of([contribution_of(record, origin[1], zone_name(owner))], zone_name(owner))
-                    for part in contributions_to(zone, book.draft.zone, origin, pointers, named_in(cache)):
-                        yield part.source, part.key
+        own = book.draft.outcome(ZONE)
+        refused = [] if own is None else [key for key in own.keys if key in now]
+        if own is not None and own.held is not None:
+            summary.reason, summary.message = own.held.reason, f"spec.nameServers: {own.held.message}"
+        elif refused and not summary.reason:
+            summary.reason, summary.message = book.refusal_reason(refused), book.refusal_text(refused)
 
     def _unheard(self, zone: DNSZone, name: bytes, cache: Any) -> list[str]:
         """The zones that may have PTR records in this one and have not been looked at by this process.
@@ -275,49 +263,32 @@ class ZoneKeeper:
             names = directory.put(ref, source, ())
             self.desk.tell_reverse([((ref.namespace, source), name) for name in names], cache)
 
+    def _tell_foreign(self, ctx: Context, zone: DNSZone, summary: Summary) -> None:
+        """Say what servers have that no resource speaks for, and what is to be done about it."""
+        assert summary.report is not None
+        for server, names in summary.report.adopted.items():
+            ctx.event(zone, "Adopted", f"{server} no longer has {_some(names)}, which no resource speaks for")
+        if not summary.report.foreign:
+            return
+        text = "; ".join(f"{server} has {_some(names)}" for server, names in sorted(summary.report.foreign.items()))
+        summary.reason = "ForeignData"
+        summary.message = (
+            f"{text}, which no resource speaks for; it is kept. Make records of it (steersman dns import), leave the "
+            f'names to others ({DRIFT_IGNORE}), or have it deleted ({ADOPT}: "true")'
+        )
+        ready = next(
+            (row for row in (zone.status.conditions if zone.status else None) or () if row.type == "Ready"), None
+        )
+        if ready is None or ready.reason != summary.reason:
+            ctx.event(zone, summary.reason, summary.message, warning=True)
+
     def _tell_drift(self, ctx: Context, zone: DNSZone, server: str, names: list[str], mode: Drift) -> None:
-        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        shown = _some(names)
         ctx.event(zone, "DriftFound", f"{server} did not have what it should have at {shown}", warning=True)
         if mode is Drift.REPAIR:
             ctx.event(zone, "DriftRepaired", f"{server} has what it should have at {shown}")
         if self.desk.metrics is not None:
             self.desk.metrics.drifted(len(names), repaired=mode is Drift.REPAIR)
-
-    # -- who no longer serves it ---------------------------------------------------------------------------------------
-
-    async def _retire(self, ctx: Context, zone: DNSZone, summary: Summary) -> None:
-        """Remove the zone from instances that served it and are no longer chosen."""
-        if zone.status is None or summary.reason in {"InvalidName", "DuplicateZone"}:
-            return
-        chosen = {(one.namespace, one.name) for one in summary.instances}
-        left = [
-            row
-            for row in zone.status.bind9_instances or ()
-            if (row.namespace, row.name) not in chosen and row.status != "Failed"
-        ]
-        uninvited = self.desk.choose(zone, ctx.cache).uninvited if left else ()
-        for row in left:
-            instance = ctx.cache[Bind9Instance].get(ObjectRef(row.name, row.namespace))
-            if instance is None or self._serves_another(zone, instance, ctx.cache):
-                continue
-            if str(instance.ref) in uninvited:  # it serves, and what changed may be only that we ask now
-                summary.leaving.append((row, f"nobody asked for servers of namespace {row.namespace}"))
-                continue
-            servers, problems = self.desk.servers([instance], ctx.cache)
-            failed = await remove(zone_name(zone), servers, self.desk.fleet.driver) if not problems else {"": "no key"}
-            if failed:
-                why = "; ".join(f"{server}: {text}" for server, text in failed.items())
-                summary.leaving.append((row, why))
-            book = self.desk.books.open(zone.ref)
-            for server in servers:
-                book.copies.pop(server.id, None)
-
-    def _serves_another(self, zone: DNSZone, instance: Bind9Instance, cache: Any) -> bool:
-        """Whether the name on that instance is another zone's: a status may say anything, and is no right to remove."""
-        return any(
-            other.ref != zone.ref and self.desk.choose_from(other, [instance], cache).instances
-            for other in cache[DNSZone].by_index("dns-zone-name", zone.spec.zone_name.lower())
-        )
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
@@ -339,7 +310,7 @@ class ZoneKeeper:
         if self.desk.metrics is not None:
             self.desk.metrics.told(zone, ready=summary.ready)
         options = self.desk.options
-        behind = max((copy.behind for copy in book.copies.values()), default=0)
+        behind = max((copy.behind or copy.unsigned for copy in book.copies.values()), default=0)
         soon = min(CATCH_UP, 0.1 * 2 ** min(8, behind)) if behind else None  # secondaries need no backoff, only a push
         if summary.ready and not summary.leaving:
             book.retry.succeeded()
@@ -362,18 +333,8 @@ class ZoneKeeper:
             return done
         choice = desk.choose(zone, ctx.cache)
         desk.tell_catalogs(desk.catalogs.put(zone.ref, name, frozenset()), ctx.cache)
-        if self._holder(zone, choice, ctx.cache) is not None:
-            return done  # never was ours
-        served = {(row.namespace, row.name) for row in (zone.status.bind9_instances if zone.status else None) or ()}
-        instances = {one.ref: one for one in choice.instances}
-        for namespace, name_of_it in served:
-            ref = ObjectRef(name_of_it, namespace)
-            found = ctx.cache[Bind9Instance].get(ref)
-            if found is not None and not self._serves_another(zone, found, ctx.cache):
-                instances[ref] = found
-        servers, problems = desk.servers(instances.values(), ctx.cache)
-        failed = await remove(name, servers, desk.fleet.driver)
-        failed |= {which: str(error) for which, error in problems.items() if tuple(which.split("/")) in served}
+        mine = () if holder_of(desk, zone, choice, ctx.cache) is not None else choice.instances
+        failed, away = await self._retirer.withdraw(ctx, zone, mine)
         if failed:
             began = parse_time(zone.metadata.deletion_timestamp or "").timestamp()
             grace = desk.options.deletion_grace.total_seconds()
@@ -383,6 +344,8 @@ class ZoneKeeper:
             if ctx.clock.time() - began < grace:
                 ctx.log.warning("zone not removed yet", zone=zone.spec.zone_name, why=why)
                 return requeue(after=min(desk.options.not_ready.total_seconds(), max(0.5, grace / 20)))
+            if not self._retirer.hand_over(zone, away, ctx.cache) and ctx.clock.time() - began < 2 * grace + HAND_OVER:
+                return requeue(after=FIRST_WORDS)
             ctx.event(zone, "ZoneLeftBehind", f"given up after {grace:g} s: {why}", warning=True)
         self._forget(zone.ref, ctx.cache)
         return done
@@ -408,5 +371,5 @@ def drift_of(zone: DNSZone, default: Drift) -> Drift:
     return Drift(word) if word in tuple(Drift) else default
 
 
-def _age(zone: DNSZone) -> tuple[str, str, str]:
-    return zone.metadata.creation_timestamp or "", zone.namespace, zone.name
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -9,6 +9,7 @@ import msgspec
 from steersman.kube.times import format_time
 from steersman.operators.dns.compiler import ZONE
 from steersman.operators.dns.names import short_text, text_of
+from steersman.operators.dns.ownership import is_adopted
 from steersman.operators.dns.publisher import Report
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.rrsets import type_name
@@ -19,7 +20,7 @@ from steersman.operators.dns.zonekinds import Conflict, InstanceState, RecordEnt
 from steersman.runtime.conditions import Condition, condition, with_conditions, without_conditions
 
 if TYPE_CHECKING:
-    from steersman.operators.dns.book import ZoneBook
+    from steersman.operators.dns.book import Copy, ZoneBook
     from steersman.operators.dns.zonekinds import DNSZone
 
 __all__ = ["Summary", "status_of"]
@@ -61,20 +62,23 @@ def status_of(zone: DNSZone, book: ZoneBook, summary: Summary, *, now: float) ->
             type=type_name(key[1]),
             reason=why.reason,
             message=why.message,
-            records=[source],
+            records=[source] if source != ZONE else None,
         )
         for key, source, why in held
-        if source != ZONE
     ]
     conflicts += [
         Conflict(
             name=short_text(key[0], book.draft.zone),
             type=type_name(key[1]),
-            reason="Refused",
+            reason=book.refusal_reason([key]),
             message=book.refusal_text([key]),
             records=[source for source in book.draft.sources_of(key) if source != ZONE] or None,
         )
         for key in sorted(book.refusals())[:LISTED]
+    ]
+    conflicts += [
+        Conflict(name=source, reason=why.reason, message=why.message, records=[source])
+        for source, why in sorted(book.draft.invalid.items())[:LISTED]
     ]
     conditions = [_ready(summary, generation), _degraded(summary, generation)]
     merged = with_conditions(known.conditions, *conditions, now=now)
@@ -162,6 +166,7 @@ def _records(book: ZoneBook, zone: DNSZone) -> list[RecordEntry]:
 
 def _instances(zone: DNSZone, book: ZoneBook, summary: Summary) -> list[InstanceState] | None:
     rows = []
+    before = {(row.namespace, row.name): row for row in (zone.status.bind9_instances if zone.status else None) or ()}
     for instance in summary.instances:
         servers = [server for server in summary.servers if server.instance == instance.ref]
         copies = [book.copies.get(server.id) for server in servers]
@@ -181,13 +186,15 @@ def _instances(zone: DNSZone, book: ZoneBook, summary: Summary) -> list[Instance
                 message="; ".join(errors),
                 role=instance.spec.role,
                 serial=min(serials, default=0),
+                adopted=is_adopted(before.get((instance.namespace, instance.name)))
+                or (bool(copies) and all(copy is not None and _is_ours(copy, instance.spec.role) for copy in copies)),
             )
         )
-    before = {(row.namespace, row.name): row for row in (zone.status.bind9_instances if zone.status else None) or ()}
     if summary.report is None:  # nothing was asked of anybody: what we knew of them still holds
         rows = [before.get((row.namespace, row.name), row) if row.status == "Claimed" else row for row in rows]
         if summary.reason == "DuplicateZone":
-            return rows or None
+            here = {(row.namespace, row.name) for row in rows}
+            return [*rows, *(r for at, r in before.items() if at not in here and r.status == "Unclaimed")] or None
         rows += [
             row
             for place, row in before.items()
@@ -198,3 +205,7 @@ def _instances(zone: DNSZone, book: ZoneBook, summary: Summary) -> list[Instance
     for row, why in summary.leaving:
         rows.append(msgspec.structs.replace(row, status="Unclaimed", message=why))
     return rows or None
+
+
+def _is_ours(copy: Copy, role: str) -> bool:
+    return copy.ours if role == "primary" else copy.known and bool(copy.serial)

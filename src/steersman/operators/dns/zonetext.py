@@ -6,6 +6,7 @@ back knows only what it must: tokens, braces and semicolons, so two statements a
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ __all__ = ["Statement", "file_name", "quote", "read_statements", "statement_text
 
 Statement = tuple["str | tuple[Statement, ...]", ...]
 
+LONGEST: Final = 200  # characters of a file's name; named adds some for journals and half-written files
 _TOKEN: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([{};])|([^\s{};"]+)|(#[^\n]*|//[^\n]*)', re.DOTALL)
 _SAFE: Final = re.compile(r"[^a-z0-9._-]")
 
@@ -40,7 +42,10 @@ def file_name(zone: bytes) -> str:
     ('0%2f25.org.zone', 'org.zone')
     """
     text = text_of(zone).removesuffix(".") or "root"
-    return _SAFE.sub(lambda sign: f"%{ord(sign.group()):02x}", text.lower()) + ".zone"
+    stem = _SAFE.sub(lambda sign: f"%{ord(sign.group()):02x}", text.lower())
+    if len(stem) > LONGEST:
+        stem = f"{stem[: LONGEST - 41]}%{hashlib.sha256(zone).hexdigest()[:40]}"
+    return f"{stem}.zone"
 
 
 def zone_file(zone: bytes, soa: Soa, rrsets: Mapping[Key, RRset], ttl: int) -> str:
@@ -87,7 +92,7 @@ def statement_text(statements: Iterable[Statement]) -> str:
 
 _PLAIN: Final = re.compile(r"!?[A-Za-z0-9_./:-]+\Z")
 _NAMING: Final = frozenset(
-    {"file", "key", "!key", "grant", "dnssec-policy", "directory", "session-keyfile", "zone"}
+    {"file", "key", "!key", "grant", "dnssec-policy", "directory", "key-directory", "session-keyfile", "zone"}
 )  # before a string
 
 

@@ -7,6 +7,7 @@ remembers from telling it; a new process tells it once more, which changes nothi
 
 from __future__ import annotations
 
+from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
@@ -17,6 +18,7 @@ from steersman.clock import Deadline
 from steersman.errors import ConfigError, DriverError
 from steersman.operators.dns.bindcar import wire
 from steersman.operators.dns.bindcar.data import zone_config
+from steersman.operators.dns.bindcar.firstcopy import first_part, remaining_updates
 from steersman.operators.dns.bindcar.settings import (
     PORT,
     modified_settings,
@@ -27,6 +29,7 @@ from steersman.operators.dns.bindcar.settings import (
     whole,
 )
 from steersman.operators.dns.datapath import DataPath
+from steersman.operators.dns.driver import Static
 from steersman.operators.dns.names import text_of
 from steersman.operators.dns.native import address_towards
 from steersman.operators.dns.rrsets import GENERATED
@@ -45,6 +48,11 @@ __all__ = ["BindcarDriver", "SidecarError"]
 
 B = TypeVar("B")
 LONGEST: Final = 4 * 2**20  # bytes of an answer
+TOO_MUCH: Final = (
+    400,
+    413,
+    500,
+)  # how the original refuses names it does not like, long bodies, and what named refuses
 CREATING: Final = 6  # times as long as other requests: a whole zone travels, and named loads it
 REASONS: Final = {400: "BindcarBadRequest", 401: "BindcarAuthFailed", 403: "BindcarAuthFailed", 404: "ZoneNotFound"}
 
@@ -99,12 +107,27 @@ class BindcarDriver(DataPath):
         try:  # the original sees only zones whose file it wrote; named sees them all
             status = await self._request("GET", _path(zone, "status"), shape=wire.Done)
         except SidecarError as error:
-            if error.status == 404:
-                self._told.pop(zone, None)
-                return None
-            raise
+            if error.status != 404 and (error.status != 500 or not await self._is_waiting(zone)):
+                raise
+            if error.status == 500:
+                return self._remembered(zone, "secondary")
+            self._told.pop(zone, None)
+            return None
         rows = (line.partition(":") for line in str(status.details or "").splitlines())
         return self._remembered(zone, next((value.strip() for name, _, value in rows if name.strip() == "type"), ""))
+
+    async def _is_waiting(self, zone: bytes) -> bool:
+        """Whether a zone is a secondary without data: named cannot say how it is, and the original says nothing then.
+
+        Fetching it is what it waits for, and no other kind of zone can be told to.
+        """
+        try:
+            await self._request("POST", _path(zone, "retransfer"), shape=wire.Done)
+        except SidecarError as error:
+            if error.status == 500:
+                return False
+            raise
+        return True
 
     def _remembered(self, zone: bytes, kind: str) -> tuple[Statement, ...]:
         told = self._told.get(zone, ())
@@ -115,13 +138,33 @@ class BindcarDriver(DataPath):
         self, zone: bytes, config: tuple[Statement, ...], soa: Soa, rrsets: Mapping[Key, RRset], ttl: int
     ) -> None:
         settings = read_settings(config)
-        await self._create(zone, settings, zone_config(soa, rrsets, ttl))
+        try:
+            await self._create(zone, settings, zone_config(soa, rrsets, ttl))
+        except SidecarError as error:
+            if error.status not in TOO_MUCH or not await self._create_in_parts(zone, settings, soa, rrsets, ttl):
+                raise
         # Somebody else wrote this zone: see that it is what it should be, before anybody believes so.
         served, found = await self.read(zone, GENERATED)
         if not settings.dnssec_policy and (served != soa.value() or found != rrsets):
             raise SidecarError(
                 "the zone that it made is not the one it was given", server=self.server.title, status=200
             )
+
+    async def _create_in_parts(
+        self, zone: bytes, settings: Settings, soa: Soa, rrsets: Mapping[Key, RRset], ttl: int
+    ) -> bool:
+        """Begin with what every sidecar takes, and update the rest; says whether there is such a part."""
+        plain, first = first_part(zone, soa, rrsets)
+        if plain == soa and first == rrsets:
+            return False
+        begin, updates = remaining_updates(plain, first, rrsets)
+        await self._create(zone, settings, zone_config(begin, first, ttl))
+        expected = begin.value()
+        for after, changes in updates:
+            value = msgspec.structs.replace(soa, serial=after.serial).value()
+            await self.write(zone, expected, value, ttl, changes)
+            expected = value
+        return True
 
     async def create_secondary(self, zone: bytes, config: tuple[Statement, ...]) -> None:
         # The original wants a start of authority here too, and has no use for it.
@@ -151,12 +194,14 @@ class BindcarDriver(DataPath):
 
     async def configure(self, zone: bytes, config: tuple[Statement, ...]) -> None:
         settings, before = read_settings(config), self._told.get(zone)
-        told = settings.also_notify or ()
+        told, signed = settings.also_notify or (), before is not None and bool(read_settings(before).dnssec_policy)
         request = wire.ModifyZone(
             # The original takes no ports here: a server it cannot name right it had better not be told of.
             also_notify=[one.address for one in told] if all(one.port == PORT for one in told) else None,
             allow_transfer=self._plain_acl(settings),
             primaries=plain_targets(settings.primaries) or None,
+            dnssec_policy=settings.dnssec_policy or ("none" if signed else None),
+            inline_signing=settings.inline_signing,
             steersman=whole(settings),
         )
         answer = await self._request("PATCH", _path(zone), request, shape=wire.Done)
@@ -176,6 +221,8 @@ class BindcarDriver(DataPath):
         try:
             await self._request("DELETE", _path(zone), shape=wire.Done, patience=CREATING)
         except SidecarError as error:
+            if error.status == 409:
+                raise Static(error.message, server=self.server.title, retryable=False) from None
             if error.status != 404 and (error.status < 500 or await self.configuration(zone) is not None):
                 raise
         self._told.pop(zone, None)
@@ -187,6 +234,10 @@ class BindcarDriver(DataPath):
     async def signing(self, zone: bytes) -> str:
         return str((await self._request("GET", _path(zone, "status"), shape=wire.Done)).details or "")
 
+    async def load_keys(self, zone: bytes) -> None:  # noqa: ARG002  # there is a word for all zones only
+        with suppress(DriverError):  # the original has no word for it; named looks again by itself, after ten minutes
+            await self.reconfigure()
+
     async def reconfigure(self) -> None:
         await self._request("POST", "/server/reconfig", shape=wire.Done)
 
@@ -194,7 +245,12 @@ class BindcarDriver(DataPath):
         # The sidecar knows the keys of control and updates, and says whether named does; that of transfers we try.
         if self.server.keys.previous is None and await self._transfers():
             return True
-        known = (await self._request("POST", "/server/reconfig", shape=wire.Done)).applied
+        try:
+            known = (await self._request("POST", "/server/reconfig", shape=wire.Done)).applied
+        except SidecarError as error:
+            if error.status != 404:
+                raise
+            return True  # the original has no such request: its pods know new keys when they are replaced
         return known and await self._transfers()
 
     async def ready(self) -> None:

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+import structlog
+
 from steersman.errors import DriverError, FormatError
 from steersman.operators.dns.bindcar.access import Problem
 from steersman.operators.dns.bindcar.data import key_of, read_zone, value_of
@@ -41,9 +43,10 @@ if TYPE_CHECKING:
     from steersman.operators.dns.rrsets import Key
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["VERBS", "Neighbour", "zone_of"]
+__all__ = ["Neighbour", "zone_of"]
 
-VERBS: Final = ("reload", "freeze", "thaw", "notify", "retransfer")
+log = structlog.get_logger(__name__)
+
 MARK: Final = ".secondary"  # beside the file that a secondary gets only with its first transfer
 ASKED_AT_ONCE: Final = 4
 HELPLESS: Final = ("file not found", "permission denied")
@@ -210,7 +213,7 @@ class Neighbour:
         """Whether all that is needed is there: the directory, the control channel, and answers."""
         rows: list[tuple[bool, str]] = []
         writable = await asyncio.to_thread(os.access, self._directory, os.W_OK | os.X_OK)
-        rows.append((writable, f"zone_dir_{'accessible' if writable else 'error'}: {self._directory}"))
+        rows.append((writable, "zone_dir"))
         driver = self._driver()
 
         async def control() -> None:
@@ -223,10 +226,11 @@ class Neighbour:
         for name, ask in (("rndc", control), ("dns", answer)):
             try:
                 await ask()
-                rows.append((True, f"{name}_available: true"))
-            except DriverError as error:
-                rows.append((False, f"{name}_error: {error.message}"))
-        return all(good for good, _ in rows), [text for _, text in rows]
+                rows.append((True, name))
+            except DriverError as error:  # whoever asks need not show who he is, and hears no more than that
+                log.warning("not ready", check=name, why=error.message)
+                rows.append((False, name))
+        return all(good for good, _ in rows), [f"{name}: {'ok' if good else 'error'}" for good, name in rows]
 
     # -- records -------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from steersman.clock import Deadline
 from steersman.errors import ConfigError, DriverError, traceback_of
 from steersman.operators.dns.bindcar import wire
 from steersman.operators.dns.bindcar.access import Problem
-from steersman.operators.dns.bindcar.neighbour import VERBS, zone_of
+from steersman.operators.dns.bindcar.neighbour import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,6 +35,13 @@ __all__ = ["Limits", "Sidecar"]
 
 log = structlog.get_logger(__name__)
 Answer = tuple[int, Any]
+DONE: Final = {
+    "reload": "Zone {} reloaded successfully",
+    "freeze": "Zone {} frozen successfully",
+    "thaw": "Zone {} thawed successfully",
+    "notify": "Notify sent for zone {}",
+    "retransfer": "Retransfer initiated for zone {}",
+}
 GENERIC: Final = {500: "Internal server error", 503: "named is not available", 504: "named took too long"}
 
 
@@ -110,7 +117,7 @@ class Sidecar:
             ("PATCH", zone, "modify", wire.ModifyZone, self._modify),
             ("DELETE", zone, "delete", None, self._delete),
             ("GET", f"{zone}/status", "", None, self._status),
-            *(("POST", f"{zone}/{verb}", verb, None, self._verb(verb)) for verb in VERBS),
+            *(("POST", f"{zone}/{verb}", verb, None, self._verb(verb)) for verb in DONE),
             ("POST", f"{zone}/records", "record_add", wire.AddRecord, self._add_record),
             ("DELETE", f"{zone}/records", "record_remove", wire.RemoveRecord, self._remove_record),
             ("PUT", f"{zone}/records", "record_update", wire.ReplaceRecord, self._replace_record),
@@ -216,7 +223,7 @@ class Sidecar:
         async def run(request: web.Request, _body: None) -> Answer:
             gentle = verb == "retransfer" and request.query.get("ifNewer") == "true"
             text = await self._named.command(_zone(request), "refresh" if gentle else verb)
-            return 200, wire.Done(success=True, message=f"Zone {_name(request)}: {verb} done", details=text)
+            return 200, wire.Done(success=True, message=DONE[verb].format(_name(request)), details=text)
 
         return run
 
@@ -234,7 +241,8 @@ class Sidecar:
 
     @staticmethod
     def _record(request: web.Request, body: wire.Body, done: str) -> wire.Done:
-        said = {field.encode_name: getattr(body, field.name) for field in msgspec.structs.fields(body)}
+        fields = (field for field in msgspec.structs.fields(body) if field.name != "priority")
+        said = {field.encode_name: getattr(body, field.name) for field in fields}
         details: dict[str, object] = {"zone": _name(request), "record": said}
         return wire.Done(success=True, message=f"Record {done} zone {_name(request)}", details=details)
 

@@ -12,19 +12,16 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
-import dns.exception
-import dns.rcode
 import pytest
-import pytest_asyncio
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.types import Pod, Secret
 from steersman.operators.dns.rndc import ControlRefused, Rndc
 from steersman.operators.dns.tsig import key_from
 from steersman.testing import RequestLog, eventually
-from steersman.testing.absence import not_here
 from steersman.testing.fastclock import FastClock
-from steersman.testing.zones import PATIENCE, Site, ask, serial
+from steersman.testing.podservers import PodServer, PodWitness, is_pod_ready
+from steersman.testing.zones import PATIENCE, serial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 GATE = "bindy.firestoned.io/zones-synced"
@@ -32,147 +29,7 @@ LIMIT = timedelta(seconds=5)  # for one exchange where addresses vanish, as in p
 CREATED = "bindy.firestoned.io/rndc-created-at"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def real():
-    """A control plane on which Deployments become pods; nobody but the test's kubelet takes care of those."""
-    from steersman.testing.binaries import BinariesError
-    from steersman.testing.controlplane import LIFECYCLE_CONTROLLERS, ControlPlane
-
-    try:
-        controllers = (*LIFECYCLE_CONTROLLERS, "deployment-controller", "replicaset-controller")
-        async with ControlPlane(controllers=controllers) as plane:
-            yield plane
-    except BinariesError as error:
-        not_here(error)
-
-
-@pytest.fixture
-async def kubelet(real, client, namespace, named, tmp_path):
-    from steersman.testing.kubelet import ProcessKubelet
-    from steersman.testing.podnetwork import PodsUnavailable
-
-    folder = tmp_path / "pods"
-    folder.mkdir()
-    kubelet = ProcessKubelet(client, namespace, folder)
-    try:
-        await kubelet.__aenter__()
-    except PodsUnavailable as error:
-        not_here(error)
-    try:
-        yield kubelet
-    finally:
-        await _show(client, namespace, kubelet)
-        await kubelet.__aexit__()
-
-
-async def _show(client, namespace, kubelet):
-    """Everything that says why a test failed, if it did; the operator's own log is captured beside it."""
-    from steersman.operators.dns.controller import KINDS
-
-    lines = [f"kubelet: {line}" for line in kubelet.journal]
-    logs = sorted(kubelet.folder.glob("*/bind9.log"))
-    lines += [f"--- {log.parent.name}\n{log.read_text(errors='replace')[-3000:]}" for log in logs]
-    for kind in (Pod, *KINDS):
-        if kind.KIND.namespaced:
-            for one in (await client.list(kind, namespace=namespace)).items:
-                rows = (one.status.conditions if one.status is not None else None) or ()
-                said = "; ".join(f"{row.type}={row.status} {row.reason} {row.message}" for row in rows)
-                lines.append(f"{kind.KIND.kind} {one.name}: {said}")
-    lines += [str(task) for task in asyncio.all_tasks()]
-    print("\n".join(lines))  # noqa: T201  # shown when the test fails
-
-
-class _PodServer:
-    """A pod, as something to ask."""
-
-    dns_port = 5353
-
-    def __init__(self, pod):
-        self.name, self.address, self.uid = pod.name, pod.status.pod_ip, pod.metadata.uid
-
-
-class _Pods:
-    """The servers of a cluster, as their pods are now."""
-
-    def __init__(self, site):
-        self.site = site
-
-    async def all(self):
-        return [
-            pod for pod in (await self.site.client.list(Pod, namespace=self.site.namespace)).items if not pod.deleting
-        ]
-
-    async def of(self, instance):
-        found = [pod for pod in await self.all() if pod.labels["instance"] == instance]
-        assert found, f"{instance} has no pod"
-        return found[0]
-
-    async def ready(self, count):
-        """The servers, once `count` pods are Ready."""
-        found = [_PodServer(pod) for pod in await self.all() if _is_ready(pod)]
-        return found if len(found) == count else None
-
-
-def _is_ready(pod):
-    return any(row.type == "Ready" and row.status == "True" for row in pod.status.conditions or ())
-
-
-@pytest.fixture
-def site(real, client, dns_kinds, namespace):
-    return Site(client, namespace, [])
-
-
 CLUSTER = {"primary": {"replicas": 2, "rndcKey": {"autoRotate": True}}, "secondary": {"replicas": 2}}
-
-
-class _Witness:
-    """Asks every pod all the time, and remembers what no server may ever say.
-
-    Each pod is asked by its own address, so also while it gets no traffic; the serials of an instance are those of all
-    the pods it had.
-    """
-
-    def __init__(self, pods, zone):
-        self.pods, self.zone = pods, zone
-        self.serials, self.lies, self.answers, self.strict = {}, [], 0, True
-
-    async def __aenter__(self):
-        self._task = asyncio.create_task(self._work())
-        return self
-
-    async def __aexit__(self, *_):
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-
-    async def _work(self):
-        while True:
-            for pod in await self.pods.all():
-                if pod.status.pod_ip:
-                    await self._ask(pod)
-            await asyncio.sleep(0.02)
-
-    async def _ask(self, pod):
-        server = _PodServer(pod)
-        try:
-            async with asyncio.timeout(LIMIT.total_seconds()):  # an address that is gone says nothing for long
-                soa = await ask(server, self.zone, "SOA")
-                www = await ask(server, f"www.{self.zone}", "A")
-        except (OSError, EOFError, dns.exception.DNSException):
-            return  # silence is no lie
-        who = pod.labels["instance"]
-        if soa.rcode() == dns.rcode.NOERROR and www.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
-            self.answers += 1
-            number = soa.answer[0][0].serial if soa.answer else 0
-            if number < self.serials.setdefault(who, number):
-                self.lies.append(f"{pod.name} went from serial {self.serials[who]} back to {number}")
-            self.serials[who] = max(number, self.serials[who])
-            if not www.answer:
-                self.lies.append(f"{pod.name} knows nothing of www at serial {number}")
-        elif self.strict and _is_ready(pod):
-            now = [one for one in await self.pods.all() if one.metadata.uid == pod.metadata.uid]
-            if now and _is_ready(now[0]):
-                self.lies.append(f"{pod.name} is Ready and says {dns.rcode.to_text(soa.rcode())}")
 
 
 async def _cluster(site, **spec):
@@ -191,10 +48,12 @@ async def _agreed(site, pods, address, count=4):
     return servers
 
 
-async def test_no_pod_gets_traffic_before_it_has_its_zones_and_no_lost_disk_means_an_older_answer(site, kubelet):
-    pods = _Pods(site)
+async def test_no_pod_gets_traffic_before_it_has_its_zones_and_no_lost_disk_means_an_older_answer(site, pods, kubelet):
     await _cluster(site)
-    async with site.running(request_timeout=LIMIT), _Witness(pods, "example.org") as witness:
+    async with (
+        site.running(request_timeout=LIMIT),
+        PodWitness(pods, "example.org", limit=LIMIT.total_seconds()) as witness,
+    ):
         servers = await eventually(lambda: _agreed(site, pods, "192.0.2.1"), timeout=180)
         for pod in await pods.all():
             rows = {row.type: row for row in pod.status.conditions}
@@ -279,8 +138,9 @@ async def _rotated(site, servers):
     assert not await _opens(address, old)
 
 
-async def test_keys_rotate_without_a_restart_and_a_new_configuration_rolls_out_one_server_at_a_time(site, kubelet):
-    pods = _Pods(site)
+async def test_keys_rotate_without_a_restart_and_a_new_configuration_rolls_out_one_server_at_a_time(
+    site, pods, kubelet
+):
     await _cluster(site)
 
     async def trouble():
@@ -288,7 +148,7 @@ async def test_keys_rotate_without_a_restart_and_a_new_configuration_rolls_out_o
         return (reason, message) if status == "False" else None
 
     async def too_few():
-        ready = [pod.name for pod in await pods.all() if _is_ready(pod)]
+        ready = [pod.name for pod in await pods.all() if is_pod_ready(pod)]
         return ready if len(ready) < 3 else None
 
     async with site.running():
@@ -316,11 +176,10 @@ async def test_keys_rotate_without_a_restart_and_a_new_configuration_rolls_out_o
         assert order == ["c-secondary-0", "c-secondary-1", "c-primary-0", "c-primary-1"]
 
 
-async def test_keys_that_are_lost_are_made_anew_and_what_is_on_a_claim_outlives_its_pod(site, kubelet):
-    pods = _Pods(site)
+async def test_keys_that_are_lost_are_made_anew_and_what_is_on_a_claim_outlives_its_pod(site, pods, kubelet):
     small = {"primary": {"replicas": 1}, "secondary": {"replicas": 1}}
     await _cluster(site, **small, storage={"storageType": "persistentVolumeClaim"})
-    async with site.running(), _Witness(pods, "example.org") as witness:
+    async with site.running(), PodWitness(pods, "example.org", limit=LIMIT.total_seconds()) as witness:
         servers = await eventually(lambda: _agreed(site, pods, "192.0.2.1", 2), timeout=180)
         pids = {server.name: kubelet.pids(server.name) for server in servers}
         await site.client.delete(Secret, "bind9-transfer-key", namespace=site.namespace)
@@ -336,7 +195,7 @@ async def test_keys_that_are_lost_are_made_anew_and_what_is_on_a_claim_outlives_
     assert witness.lies == []
 
     old = await pods.of("c-primary-0")
-    known = await serial(_PodServer(old), "example.org")
+    known = await serial(PodServer(old), "example.org")
     await site.client.delete(Pod, old.name, namespace=site.namespace)
 
     async def alone():
@@ -344,13 +203,13 @@ async def test_keys_that_are_lost_are_made_anew_and_what_is_on_a_claim_outlives_
         pod = await pods.of("c-primary-0")
         assert pod.metadata.uid != old.metadata.uid
         assert pod.status.pod_ip
-        assert not _is_ready(pod)
-        await site.answers("www.example.org", "A", {"192.0.2.3"}, [_PodServer(pod)])
-        return await serial(_PodServer(pod), "example.org") == known
+        assert not is_pod_ready(pod)
+        await site.answers("www.example.org", "A", {"192.0.2.3"}, [PodServer(pod)])
+        return await serial(PodServer(pod), "example.org") == known
 
     await eventually(alone, "it has the zone without the operator", timeout=120)
     await _quiet_for_a_quarter_of_an_hour(site, pods, kubelet)
-    assert await serial(_PodServer(await pods.of("c-primary-0")), "example.org") == known
+    assert await serial(PodServer(await pods.of("c-primary-0")), "example.org") == known
 
 
 async def _quiet_for_a_quarter_of_an_hour(site, pods, kubelet):

@@ -1,0 +1,185 @@
+"""What resources say beside Ready, and by what an operator that never looks by itself is woken."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import timedelta
+
+import pytest
+
+from steersman.testing import eventually
+from steersman.testing.zones import Site, serial, values
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+NEVER = timedelta(hours=10)
+SECRETS = {word: b64encode(word.encode() * 8).decode() for word in ("right", "wrong")}
+UPDATER = f'key "updater" {{ algorithm hmac-sha256; secret "{SECRETS["right"]}"; }};'
+
+
+@pytest.fixture
+async def site(embedded, client, dns_kinds, namespace, ns1):
+    """One primary."""
+    made = Site(client, namespace, [ns1])
+    await made.instances()
+    return made
+
+
+async def says(site, kind, name, condition):
+    """Reason and message of a condition; None when there is none."""
+    found = await site.get(kind, name)
+    rows = [row for row in (found.status.conditions if found.status else None) or () if row.type == condition]
+    return (rows[0].reason, rows[0].message) if rows else None
+
+
+async def test_of_two_ttls_the_lower_is_served_and_the_other_record_says_so_while_it_lasts(site):
+    await site.zone("example.org")
+    await site.record("A", "low", owner="www", ttl=60, ipv4Addresses=["192.0.2.1"])
+    await site.record("A", "high", owner="www", ttl=600, ipv4Addresses=["192.0.2.2"])
+    await site.record("A", "none", owner="www", ipv4Addresses=["192.0.2.3"])
+    async with site.running(drift_period=NEVER, not_ready=NEVER):
+        for name in ("high", "none"):
+            reason, message = await eventually(lambda n=name: says(site, "A", n, "TTLMismatch"), timeout=60)
+            assert reason == "TTLMismatch"
+            assert "60 s is served" in message
+            assert await site.is_ready("A", name)
+        assert await says(site, "A", "low", "TTLMismatch") is None
+        await site.delete("A", "low")
+
+        async def over(name):
+            return await says(site, "A", name, "TTLMismatch") is None
+
+        await eventually(lambda: over("none"), timeout=60)
+        assert await says(site, "A", "high", "TTLMismatch")  # the zone's own TTL is lower still
+        await site.delete("A", "none")
+        await eventually(lambda: over("high"), timeout=60)
+
+
+async def test_a_record_that_two_zones_select_is_the_older_s_and_says_so_until_one_of_them_is_gone(site):
+    both = [{"selector": {"matchLabels": {"zone": "both"}}}]
+    await site.zone("example.org", recordsFrom=both)
+
+    async def older():
+        return (await site.get("DNSZone", "example.org")).metadata.creation_timestamp
+
+    first = await older()
+
+    async def younger():  # the clock of creation has seconds
+        await site.delete("DNSZone", "example.net")
+        await site.zone("example.net", recordsFrom=both)
+        return (await site.get("DNSZone", "example.net")).metadata.creation_timestamp > first
+
+    await eventually(younger, timeout=60)
+    await site.record("A", "www", zone="both", ipv4Addresses=["192.0.2.1"])
+    async with site.running(drift_period=NEVER, not_ready=NEVER):
+        reason, message = await eventually(lambda: says(site, "A", "www", "Conflict"), timeout=60)
+        assert reason == "SelectedByMultipleZones"
+        assert "example.net" in message
+        await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=60)
+        await eventually(lambda: site.is_ready("DNSZone", "example.net"), timeout=60)
+        assert await site.answers("www.example.net", "A", ())
+        await site.delete("DNSZone", "example.org")
+        await eventually(lambda: site.answers("www.example.net", "A", {"192.0.2.1"}), timeout=60)
+
+        async def over():
+            return await says(site, "A", "www", "Conflict") is None and await site.is_ready("A", "www")
+
+        await eventually(over, timeout=60)
+
+
+async def test_an_instance_selects_zones_and_lets_them_go_when_it_no_longer_does(
+    embedded, client, dns_kinds, namespace, ns1
+):
+    site = Site(client, namespace, [ns1])
+    await site.zone("example.org", bind9InstancesFrom=[])
+    async with site.running(drift_period=NEVER, not_ready=NEVER):
+        await eventually(lambda: site.is_ready("DNSZone", "example.org", "NoInstances"), timeout=60)
+        chosen = [{"selector": {"matchExpressions": [{"key": "dns", "operator": "DoesNotExist"}]}}]
+        await site.instance("primary-0", "primary", ns1, zonesFrom=chosen)
+        await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=60)
+        assert await site.answers("example.org", "NS", {"ns1.example.org."})
+        nobody = [{"selector": {"matchLabels": {"dns": "nobody"}}}]
+        await site.instance("primary-0", "primary", ns1, zonesFrom=nobody)
+        await eventually(lambda: site.is_ready("DNSZone", "example.org", "NoInstances"), timeout=60)
+
+        async def let_go():
+            return await values(ns1, "example.org", "SOA") is None
+
+        await eventually(let_go, timeout=60)
+
+
+async def test_a_key_that_is_put_right_is_used_at_once(embedded, client, dns_kinds, namespace, named):
+    async def key(word):
+        data = {"key-name": "updater", "algorithm": "hmac-sha256", "secret": SECRETS[word]}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "updater", "namespace": namespace},
+            "data": {field: b64encode(value.encode()).decode() for field, value in data.items()},
+        }
+        await client.apply(body, field_manager="test", force=True)
+
+    async with named("ns1", extra=UPDATER) as server:
+        site = Site(client, namespace, [server])
+        await site.instances(updateKey={"secretRef": {"name": "updater"}})
+        await key("right")
+        await site.zone("example.org")
+        # The next try by itself would be after 60 s, and the instance is fine all the time: it is controlled otherwise.
+        async with site.running(drift_period=NEVER, fixed_backoff=True):
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=50)
+            await eventually(lambda: site.is_ready("Bind9Instance", "primary-0"), timeout=50)
+            await key("wrong")
+            await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+            await eventually(lambda: site.is_ready("DNSZone", "example.org", "PrimaryFailed"), timeout=50)
+            await key("right")
+            await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=50)
+            await eventually(lambda: site.is_ready("A", "www"), timeout=50)
+
+
+async def test_more_changes_than_fit_into_a_message_take_a_serial_each_and_end_at_one_on_all_primaries(
+    embedded, client, dns_kinds, namespace, named
+):
+    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
+        site = Site(client, namespace, [one, two])
+        await site.instances()
+        await site.zone("example.org")
+        for number in range(40):
+            await site.record("TXT", f"t{number}", zone="later", values=[[f"{number} {row}" * 20] for row in range(40)])
+        async with site.running(drift_period=NEVER, not_ready=NEVER):
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=60)
+            before = await serial(one, "example.org")
+            await site.zone("example.org", recordsFrom=[{"selector": {"matchLabels": {"zone": "later"}}}])
+            for number in range(40):
+                await eventually(lambda n=number: site.is_ready("TXT", f"t{n}"), timeout=60)
+                found = [await values(server, f"t{number}.example.org", "TXT") for server in site.servers]
+                assert [len(rows) for rows in found] == [40, 40]
+            after = (await site.get("DNSZone", "example.org")).status.serial
+            assert after > before + 1
+            assert [await serial(server, "example.org") for server in site.servers] == [after, after]
+            for server in site.servers:  # a serial that named would not take is made up for, but not in the first place
+                assert "prerequisite not satisfied" not in (server.folder / "log").read_text()
+
+
+async def test_a_server_that_has_no_way_to_the_first_copy_of_a_zone_is_said_to_need_file_access(
+    embedded, client, dns_kinds, namespace, named
+):
+    async with named("ns1", options="transfer-source 192.0.2.77;") as server:  # an address that nobody has
+        site = Site(client, namespace, [server])
+        await site.instances()
+        await site.zone("example.org")
+        async with site.running(request_timeout=timedelta(seconds=2)):
+            await eventually(lambda: site.is_ready("DNSZone", "example.org", "ZoneFileAccess"), timeout=120)
+            assert "spec.zoneDirectory" in (await site.ready("DNSZone", "example.org"))[2]
+            await site.instances(zoneDirectory=str(server.zones))
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+            assert await site.answers("example.org", "NS", {"ns1.example.org."})
+
+
+async def test_a_zone_with_the_longest_name_there_is_has_a_file_and_a_journal(site):
+    name = ".".join(["x" * 61] * 4)[:247] + ".test"
+    await site.zone(name, "long", soa={"primaryNs": "ns1.example.net.", "adminEmail": "a.example.net."}, nameServers=[])
+    async with site.running(drift_period=NEVER):
+        await eventually(lambda: site.is_ready("DNSZone", "long"), timeout=60)
+        await site.record("A", "www", zone="long", owner="@", ipv4Addresses=["192.0.2.1"])
+        await eventually(lambda: site.answers(name, "A", {"192.0.2.1"}), timeout=60)
+        await site.delete("DNSZone", "long")
+        await eventually(lambda: site.gone("DNSZone", "long"), timeout=60)

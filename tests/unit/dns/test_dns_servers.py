@@ -1,0 +1,40 @@
+"""What every request to a server passes: a bucket against floods, and a breaker for servers that fail."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steersman.operators.dns.servers import BURST, FAILURES, PAUSE, PER_SECOND, Gate, ServerUnavailable
+
+
+async def test_a_burst_goes_through_at_once_and_what_follows_at_the_rate(clock):
+    gate, entered = Gate("ns1/0", clock), []
+
+    async def enter():
+        await gate.enter()
+        entered.append(clock.monotonic())
+
+    began = clock.monotonic()
+    tasks = [asyncio.create_task(enter()) for _ in range(BURST + 3)]
+    await clock.advance(0)
+    assert entered == [began] * BURST
+    await clock.advance(10 / PER_SECOND)
+    assert [at - began for at in entered[BURST:]] == pytest.approx([number / PER_SECOND for number in (1, 2, 3)])
+    await asyncio.gather(*tasks)
+
+
+async def test_after_five_failures_nobody_asks_until_one_may_try(clock):
+    gate = Gate("ns1/0", clock)
+    for _ in range(FAILURES):
+        await gate.enter()
+        gate.breaker.failed()
+    with pytest.raises(ServerUnavailable):
+        await gate.enter()
+    await clock.advance(PAUSE)
+    await gate.enter()
+    with pytest.raises(ServerUnavailable):  # one is enough to find out
+        await gate.enter()
+    gate.breaker.succeeded()
+    await gate.enter()

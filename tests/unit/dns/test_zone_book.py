@@ -1,0 +1,200 @@
+"""The book of a zone: what one change touches, however large the zone is."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import msgspec
+import pytest
+
+from steersman.cache.store import Store
+from steersman.kube.resources import ObjectRef
+from steersman.operators.dns.book import ZoneBook
+from steersman.operators.dns.ownership import leaving_parts, owned_places
+from steersman.operators.dns.pointers import Directory
+from steersman.operators.dns.publisher import Job, publish
+from steersman.operators.dns.recordkinds import RECORD_KINDS, ARecord
+from steersman.operators.dns.rrsets import A
+from steersman.operators.dns.selection import label_values, leaving_values, published_values, selector_values
+from steersman.operators.dns.servers import Keys, Server
+from steersman.operators.dns.tsig import Key
+from steersman.operators.dns.zoneconfig import primary_config
+from steersman.operators.dns.zonekinds import DNSZone
+from steersman.operators.dns.zoneplan import own_contributions, soa_of, zone_name
+from steersman.operators.dns.zonestatus import Summary, status_of
+
+API = {"apiVersion": "bindy.firestoned.io/v1beta1"}
+META = {"namespace": "shop", "creationTimestamp": "2024-01-01T00:00:00Z"}
+TIMERS = {"refresh": 1, "retry": 1, "expire": 1, "negativeTtl": 1}
+
+
+def the_zone():
+    spec = {
+        "zoneName": "example.org",
+        "soaRecord": {"primaryNs": "ns1.example.net.", "adminEmail": "h.example.org.", **TIMERS},
+        "recordsFrom": [{"selector": {"matchLabels": {"zone": "org"}}}],
+    }
+    body = {**API, "kind": "DNSZone", "metadata": {"name": "org", "uid": "z", **META}, "spec": spec}
+    return msgspec.convert(body, DNSZone)
+
+
+def host(number, address="192.0.2.1", generation=1):
+    meta = {"name": f"h{number}", "uid": f"u{number}", "generation": generation, "labels": {"zone": "org"}, **META}
+    meta["resourceVersion"] = str(1000 + generation)
+    body = {**API, "kind": "ARecord", "metadata": meta, "spec": {"name": f"h{number}", "ipv4Addresses": [address]}}
+    return msgspec.convert(body, ARecord)
+
+
+class Counted:
+    """A shelf that counts the objects it hands out."""
+
+    def __init__(self, store, counts):
+        self._shelf, self._counts = store.snapshot(), counts
+
+    def get(self, ref):
+        self._counts.append(ref)
+        return self._shelf.get(ref)
+
+    def by_index(self, index, value):
+        found = self._shelf.by_index(index, value)
+        self._counts.extend(found)
+        return found
+
+    def list(self, **options):
+        found = self._shelf.list(**options)
+        self._counts.extend(found)
+        return found
+
+
+class World:
+    def __init__(self, size):
+        self.stores = {kind: Store() for kind in (*RECORD_KINDS, DNSZone)}
+        for kind in RECORD_KINDS:
+            self.stores[kind].add_index("dns-labels", label_values)
+            self.stores[kind].add_index("dns-leaving", leaving_values)
+            self.stores[kind].add_index("dns-published", published_values)
+        self.stores[DNSZone].add_index("dns-records-from", selector_values)
+        self.stores[DNSZone].add_index("dns-zone-name", lambda zone: [zone.spec.zone_name])
+        self.zone = the_zone()
+        self.stores[DNSZone].upsert(self.zone)
+        for number in range(size):
+            self.stores[ARecord].upsert(host(number))
+        self.directory = Directory()
+
+    def load(self, book):
+        """Returns how many objects were looked at."""
+        counts = []
+        cache = {kind: Counted(store, counts) for kind, store in self.stores.items()}
+        name = zone_name(self.zone)
+        book.load(self.zone, name, own_contributions(self.zone, name), cache, self.directory)
+        return len(counts)
+
+
+def test_one_change_looks_at_as_many_objects_in_a_large_zone_as_in_a_small_one():
+    looked = []
+    for size in (10, 400):
+        world, book = World(size), ZoneBook(the_zone().ref)
+        assert world.load(book) >= size
+        copy = book.copy("server")
+        book.learn(copy, b"", dict(book.draft.rrsets))
+        book.published(1)
+        world.stores[ARecord].upsert(host(7, "192.0.2.99", generation=2))
+        book.mark(ARecord, "h7")
+        looked.append(world.load(book))
+        assert copy.lag.keys() == {(b"\x02h7", A)}
+        assert book.pending == {"arecord/h7"}
+        fresh = ZoneBook(the_zone().ref)
+        world.load(fresh)
+        assert book.draft.rrsets == fresh.draft.rrsets
+    assert looked[0] == looked[1] <= 5
+
+
+class Unwalked(dict):
+    """RRsets that may be asked for one by one only."""
+
+    def _walk(self, *_):
+        raise AssertionError("somebody walks over the whole zone")
+
+    __iter__ = keys = values = items = copy = __or__ = __ror__ = __eq__ = __reversed__ = _walk
+    __hash__ = None
+
+
+class Taking:
+    """A driver whose server takes every update."""
+
+    def __init__(self):
+        self.changes = []
+
+    async def write(self, zone, expected, soa, ttl, changes):
+        self.changes += changes
+
+
+async def test_publishing_one_change_does_not_walk_over_the_zone():
+    world, book, driver = World(20), ZoneBook(the_zone().ref), Taking()
+    key = Key("key", "hmac-sha256", b"secret")
+    server = Server(ObjectRef("i", "shop"), "0", "primary", "192.0.2.1", 53, 953, Keys(key, key, key))
+    job = Job(soa=soa_of(world.zone, 1), ttl=60, primaries=(server,), secondaries=())
+    world.load(book)
+    copy = book.copy(server.id)
+    book.learn(copy, job.soa.value(), dict(book.draft.rrsets))
+    copy.config = primary_config(server, book.draft.zone, (), policy=None, widest=book.draft.widest)
+    world.stores[ARecord].upsert(host(7, "192.0.2.99", generation=2))
+    meta = msgspec.structs.replace(host(8).metadata, deletion_timestamp="2024-01-02T00:00:00Z")
+    world.stores[ARecord].upsert(msgspec.structs.replace(host(8), metadata=meta))
+    book.mark(ARecord, "h7")
+    book.mark(ARecord, "h8")
+    book.draft.rrsets = Unwalked(book.draft.rrsets)
+    world.load(book)
+    report = await publish(book, job, lambda _: driver)
+    assert report.ok
+    assert [change.key[0] for change in driver.changes] == [b"\x02h8", b"\x02h7"]  # what goes comes first
+    assert status_of(world.zone, book, Summary(report=report), now=0.0).serial == report.serial == 2
+
+
+def test_a_new_zone_looks_at_the_records_that_are_being_deleted_and_at_no_other():
+    for size in (10, 400):
+        world = World(size)
+        meta = msgspec.structs.replace(host(3).metadata, deletion_timestamp="2024-01-02T00:00:00Z")
+        world.stores[ARecord].upsert(msgspec.structs.replace(host(3), metadata=meta))
+        counts: list[Any] = []
+        cache = {kind: Counted(store, counts) for kind, store in world.stores.items()}
+        parts = leaving_parts(world.zone, zone_name(world.zone), cache)
+        assert [(part.source, part.key) for part in parts] == [("arecord/h3", (b"\x02h3", A))]
+        assert owned_places(world.zone, zone_name(world.zone), cache) == {}
+        assert len(counts) == 1
+
+
+def test_the_status_of_a_large_zone_is_no_larger_than_that_of_a_small_one():
+    sizes = []
+    for size in (200, 2000):
+        world, book = World(size), ZoneBook(the_zone().ref)
+        world.load(book)
+        status = status_of(world.zone, book, Summary(), now=0.0)
+        assert (status.records_count, status.records) == (size, None)
+        sizes.append(len(msgspec.json.encode(status)))
+    assert sizes[1] - sizes[0] < 10
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_collector_works_again_after_a_zone_was_compiled(fails, monkeypatch):
+    world, book = World(3), ZoneBook(the_zone().ref)
+    resting = []
+
+    def settle():
+        resting.append(not gc.isenabled())
+        if fails:
+            raise RuntimeError("broken")
+        return real()
+
+    world.load(book)
+    book.marks = None
+    real = book.draft.settle
+    monkeypatch.setattr(book.draft, "settle", settle)
+    if fails:
+        with pytest.raises(RuntimeError):
+            world.load(book)
+    else:
+        world.load(book)
+    assert resting == [True]
+    assert gc.isenabled()
