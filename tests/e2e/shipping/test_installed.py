@@ -64,7 +64,8 @@ async def test_the_program_gets_ready_with_the_charts_account_and_nothing_is_ref
         refused = [
             f"{one.verb} {one.uri}" for one in real.audit.entries(user=user, since=since) if one.status in (401, 403)
         ]
-        assert refused == []
+        # A namespace of another test that is going away refuses every Event, whoever sends it.
+        assert [one for one in refused if "/events" not in one or namespace in one] == []
     finally:
         await program.stop(deadline=30)
         await helm("uninstall", release, *where)

@@ -148,9 +148,9 @@ class Api:
                 key = ProbeKey(target, ref)
                 page = self._keeper.book.get(key)
                 if body.force or page is None or page.result is None or not page.result.reachable:
-                    self._keeper.probes.fire(key)
+                    self._keeper.probes.send(key)
                     asked.append(f"{ref.namespace}/{ref.name}")
-            self._keeper.changed.fire(target)
+            self._keeper.changed.send(target)
         job = Job(
             job_id=str(uuid.uuid4()),
             namespaces=body.namespaces,
@@ -181,7 +181,7 @@ class Api:
         """Look at everything and write what differs."""
         self._writing()
         for target in self._keeper.targets.settings:
-            self._keeper.changed.fire(target)
+            self._keeper.changed.send(target)
         return 202, self._listing(list(self._toolsets()))
 
     # -- the machinery -------------------------------------------------------------------------------------------------

@@ -55,18 +55,14 @@ def controllers(keeper: Keeper, asker: Asker) -> list[Controller]:
         )
         .watches(SliceLook, to=keeper.users_of, when=Predicate("ready", _turned), transform=slice_look, **scope)
         .index(SliceLook, "service", _service_of)
-        .triggered_by(keeper.changed)
+        .hears(keeper.changed)
         .configured(concurrency=2, debounce=SETTLE)
     )
     if keeper.crd:
         inside = keeper.file.namespaces
         where = None if inside is None else inside | {keeper.file.namespace}  # rights of a Role end there
         watched = watched.watches(ToolsetConfig, to=keeper.claimed, when=generation, namespaces=where)
-    asking = (
-        Controller(None, asker.reconcile, "toolset-probe")
-        .triggered_by(keeper.probes)
-        .configured(concurrency=CONCURRENCY)
-    )
+    asking = Controller(None, asker.reconcile, "toolset-probe").hears(keeper.probes).configured(concurrency=CONCURRENCY)
     return [watched, asking]
 
 
@@ -86,7 +82,7 @@ def make_parts(
 
     async def first_look(_cluster: Cluster) -> None:
         if settings.name:
-            keeper.changed.fire(ObjectRef(settings.name, settings.namespace))
+            keeper.changed.send(ObjectRef(settings.name, settings.namespace))
         await asyncio.Event().wait()
 
     return Parts(

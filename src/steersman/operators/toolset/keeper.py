@@ -39,8 +39,8 @@ from steersman.operators.toolset.stand import Stand, is_ours, stand_of
 from steersman.operators.toolset.steps import Step, digest_of, drift_of, plan_target
 from steersman.operators.toolset.targets import find_targets
 from steersman.operators.toolset.views import TargetView, services_of, toolsets_of
+from steersman.runtime.channel import Channel
 from steersman.runtime.result import Result, done, requeue
-from steersman.runtime.sources import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,10 +73,10 @@ class Keeper:
         self.metrics = metrics
         self.crd = crd  # whether the cluster has ToolsetConfigs
         self.targets = find_targets(settings, ())
-        self.changed = Trigger()  # keys: targets
-        self.probes = Trigger()  # keys: ProbeKey
+        self.changed = Channel()  # keys: targets
+        self.probes = Channel()  # keys: ProbeKey
         self.book = Book()
-        self.held = Held(self.changed.fire)
+        self.held = Held(self.changed.send)
         self.candidates: dict[ObjectRef, dict[ObjectRef, Candidate]] = {}
         self.views: dict[ObjectRef, TargetView] = {}
         self.looks: dict[ObjectRef, Look] = {}
@@ -270,7 +270,7 @@ class Keeper:
             if page is not None and page.empty_since is not None and not page.empty:
                 waits.append(page.empty_since + settings.health.empty_after - ctx.clock.monotonic())
             elif page is None or page.result is None:
-                self.probes.fire(probe)
+                self.probes.send(probe)
         self.looks[key] = look
         return look, max(0.1, min(waits)) if waits else None
 

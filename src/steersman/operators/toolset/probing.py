@@ -63,7 +63,7 @@ class Asker:
                 message=result.message,
             )
         if _matters(before, page, settings):
-            keeper.changed.fire(key.target)
+            keeper.changed.send(key.target)
         return requeue(after=next_probe(page, settings, self._random()))
 
 
