@@ -190,7 +190,7 @@ async def run(options: argparse.Namespace) -> int:
 def main() -> int:
     """1 when ours writes without need."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--objects", type=int, default=1_000)
+    parser.add_argument("--objects", type=int, default=5_000)
     parser.add_argument("--only", nargs="*", help="names of contenders; writes no results")
     return asyncio.run(run(parser.parse_args()))
 

@@ -79,7 +79,7 @@ async def events() -> None:
     def seen(old: Tick | None, new: Tick | None, initial: bool) -> None:  # noqa: ARG001  a handler gets three
         if new is None or old is None:
             return
-        if new.name == "end":
+        if new.metadata.name == "end":
             lags.sort()
             say(events=len(lags), p50=lags[len(lags) // 2], p99=lags[int(0.99 * (len(lags) - 1))])
         else:
