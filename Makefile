@@ -56,6 +56,7 @@ coverage: lint types programs packages ## the same, and which lines and branches
 # Where they cannot be built, the tests that need them are skipped; continuous integration fails here instead.
 programs: setup
 	@$(BIN)/steersman controlplane build controlplane kwok helm > /dev/null || test "$$CI" != true
+	@$(BIN)/python -m steersman.testing.crates > /dev/null || test "$$CI" != true
 
 # Debian's packages that tests run for real: named, prometheus, chromium. Only root can install them; without them their
 # tests are skipped, and fail under CI=true.
