@@ -201,6 +201,15 @@ async def test_the_map_shows_and_follows_what_is_chosen(page, shop):
     await expect(page.locator("h1")).to_have_text(name)
 
 
+async def test_a_map_that_cannot_be_had_is_no_error_and_comes_with_the_next_change(page, shop):
+    await page.route("**/api/v1/map", lambda route: route.abort())
+    async with page.expect_event("requestfailed"):
+        await go(page, shop, "/map")
+    await page.unroute("**/api/v1/map")
+    await page.evaluate("document.dispatchEvent(new Event('steersman:change'))")
+    await expect(page.locator("#picture canvas")).to_have_attribute("data-nodes", re.compile(r"[12]\d"))
+
+
 async def test_the_map_list_is_searched(page, shop):
     await go(page, shop, "/map")
     await page.get_by_label("Search").fill("payment-gateway")

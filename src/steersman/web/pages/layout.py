@@ -30,6 +30,7 @@ def document(
     name: str, title: str, *view: object, observer: Observer | None = None, refresh: str = "change"
 ) -> Element:
     """A whole page. `refresh` says what brings it up to date: `change`, `beat` or nothing."""
+    scripts = ("app.js", "map.js") if name == "map" else ("app.js",)
     described = None
     if observer is not None:
         vitals = observer.vitals()
@@ -51,7 +52,7 @@ def document(
             h("title", {}, f"{title} · Steersman"),
             h("link", {"rel": "icon", "href": _file("icon.svg"), "type": "image/svg+xml"}),
             h("link", {"rel": "stylesheet", "href": _file("page.css")}),
-            h("script", {"type": "module", "src": _file("app.js")}) if observer is not None else None,
+            *(h("script", {"type": "module", "src": _file(script)}) for script in scripts if observer is not None),
         ),
         h(
             "body",

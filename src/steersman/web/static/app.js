@@ -1,10 +1,12 @@
 // Brings the page to life: live updates, clocks, filters, the theme. Without it everything still reads.
+import { ask, latest } from "./asking.js";
 import { connect } from "./live.js";
 import { morph } from "./morph.js";
 import { tick } from "./clocks.js";
 
 const view = document.getElementById("view");
 const kinds = (document.body.dataset.refresh || "").split(" ");
+const refresh = latest(renew);
 
 theme();
 tick();
@@ -15,33 +17,16 @@ connect(document.getElementById("live"), (kind) => {
   if (kind === "change") document.dispatchEvent(new Event("steersman:change"));
 });
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && refresh());
-if (document.body.dataset.view === "map") import("./map.js").then((map) => map.start());
 
 // -- the view as it is now ------------------------------------------------------------------------------------------
 
-let running = false;
-let again = false;
-
-async function refresh() {
-  if (running) {
-    again = true;
-    return;
-  }
-  running = true;
-  try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (answer.redirected && new URL(answer.url).pathname.endsWith("/sign-in")) location.reload();
-    if (answer.ok || answer.status === 404) morph(document, view, await answer.text());
-    tick();
-  } catch {
-    // the connection's own sign tells it
-  } finally {
-    running = false;
-    if (again) {
-      again = false;
-      refresh();
-    }
-  }
+async function renew() {
+  const asked = await ask(location.href, { Accept: "text/html" });
+  if (!asked) return;
+  const { answer, text } = asked;
+  if (answer.redirected && new URL(answer.url).pathname.endsWith("/sign-in")) location.reload();
+  if (answer.ok || answer.status === 404) morph(document, view, text);
+  tick();
 }
 
 // -- forms that filter as one types -----------------------------------------------------------------------------------

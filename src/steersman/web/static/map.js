@@ -1,6 +1,7 @@
 // The map as a picture: sources on the left, workloads on the right, namespace by namespace. Drawn when something
 // changes and never otherwise; every frame's cost is a performance measure called "map frame".
 import { arrange, ROW } from "./arrange.js";
+import { ask, latest } from "./asking.js";
 import { panel, workloadAddress } from "./panel.js";
 
 const TONES = {
@@ -8,8 +9,9 @@ const TONES = {
 };
 const WORDS = { good: "current", waiting: "waits", busy: "rolling out", bad: "stuck" };
 
-export function start() {
-  const box = document.getElementById("picture");
+start(document.getElementById("picture"));
+
+function start(box) {
   box.hidden = false;
   const canvas = document.createElement("canvas");
   canvas.tabIndex = 0;
@@ -29,18 +31,18 @@ export function start() {
 
   // -- what is shown ------------------------------------------------------------------------------------------------
 
-  async function load() {
-    const answer = await fetch(`${document.body.dataset.root}api/v1/map`, { cache: "no-store" });
-    if (!answer.ok) return;
+  const load = latest(async () => {
+    const asked = await ask(`${document.body.dataset.root}api/v1/map`);
+    if (!asked?.answer.ok) return;
     const known = chosen?.id;
-    plan = arrange(await answer.json(), box.clientWidth / Math.max(1, box.clientHeight));
+    plan = arrange(JSON.parse(asked.text), box.clientWidth / Math.max(1, box.clientHeight));
     chosen = plan.byId.get(known) ?? null;
     filter();
     if (!moved) fit();
     show();
     redraw();
     canvas.dataset.nodes = plan.nodes.length;
-  }
+  });
 
   function filter() {
     const asked = new URLSearchParams(location.search);
