@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from steersman.kube.client import Client
 from steersman.kube.kubeconfig import load_config
 from steersman.kube.patches import PatchType
 from steersman.kube.types.coordination import Lease
-from steersman.runtime.election import Timing
+from steersman.runtime.election import Record, Timing
 from steersman.runtime.sharding import TABLE, KubeShards, ShardMember
 from steersman.testing import eventually
 
@@ -62,6 +64,18 @@ async def test_a_table_that_cannot_be_read_or_is_gone_is_made_anew_and_shared_ag
         await client.delete(Lease, "group-shards", namespace=namespace)
         await eventually(whole)
         await eventually(shared)
+
+
+async def test_a_member_that_comes_back_while_its_lease_is_being_removed_keeps_it(client, cluster, namespace):
+    store = KubeShards(client, "group", namespace)
+    lease = store.lease("member")
+    seen = Record(holder="member", duration_seconds=6, renewed=1_000_000_000.0)
+    version = await lease.write(seen, "")
+    await lease.write(replace(seen, renewed=1_000_000_001.0), version)
+    await store.sweep({"group-shards-member": seen})
+    assert await leases(client, namespace) == ["group-shards-member"]
+    await store.sweep(await store.members())
+    assert await leases(client, namespace) == []
 
 
 async def test_the_rights_that_the_documentation_names_are_enough(real, namespace):

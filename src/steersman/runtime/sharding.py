@@ -29,7 +29,7 @@ from steersman.runtime.elector import KubeLease, LeaderElector, LeadershipLost, 
 from steersman.runtime.shards import SLOTS, Table, join, next_move, slot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Mapping
 
     from steersman.kube.client import Client
     from steersman.runtime.elector import LeaseStore
@@ -50,7 +50,7 @@ class ShardStore(Protocol):
         """The lease of one member, which only that member ever holds."""
 
     async def members(self) -> dict[str, Record]:
-        """The leases of all members, by identity."""
+        """The leases of all members by name, and those that were given back and are still there."""
 
     async def read(self) -> tuple[Table, str]:
         """The table and its version; an empty one when there is none yet."""
@@ -58,8 +58,8 @@ class ShardStore(Protocol):
     async def write(self, table: Table, version: str) -> str:
         """Replace `version`; Conflict when it is not the newest."""
 
-    async def sweep(self, gone: Collection[str]) -> None:
-        """Remove the leases of members that will not come back."""
+    async def sweep(self, gone: Mapping[str, Record]) -> None:
+        """Remove leases that still are as they were seen: whoever has renewed one since is back."""
 
 
 class ShardMember:
@@ -90,7 +90,7 @@ class ShardMember:
         self._acting: frozenset[int] = frozenset()
         self._draining: frozenset[int] = frozenset()  # no longer acted on, and perhaps still worked on
         self._stopped: frozenset[int] = frozenset()
-        self._seen: dict[str, tuple[Record, float]] = {}  # member -> its record, and since when it is like that
+        self._seen: dict[str, tuple[Record, float]] = {}  # lease -> its record, and since when it is like that
 
     def owns(self, namespace: str) -> bool:
         """Whether this process may act on `namespace` at this instant."""
@@ -145,9 +145,12 @@ class ShardMember:
         self._draining -= slots
 
     async def _leave(self) -> None:
+        """Give the lease back. It stays for the others to see, and they remove it; the last one removes it itself."""
         await self._elector.release()
         try:
-            await self._store.sweep({self.identity})
+            if await self._alive() == {self.identity}:
+                given_back = {lease: record for lease, (record, _) in self._seen.items() if not record.holder}
+                await self._store.sweep(given_back)
         except KubeError as error:
             log.warning("the lease of this member is left behind", identity=self.identity, error=str(error))
 
@@ -211,30 +214,42 @@ class ShardMember:
                 self._on_gained(gained)
 
     async def _alive(self) -> set[str]:
-        """Whose leases run, by our own measure of how long each record has not changed."""
+        """Whose leases run, by our own measure of how long each record has not changed.
+
+        A lease that vanishes says nothing: somebody removed it, and its holder may not have noticed. It runs on as if
+        it were there, unrenewed. Who leaves gives the lease back, and that is what counts.
+        """
         now = self._clock.monotonic()
         records = await self._store.members()
-        self._seen = {
-            member: seen if (seen := self._seen.get(member)) is not None and seen[0] == record else (record, now)
-            for member, record in records.items()
+        looked = {
+            lease: seen if (seen := self._seen.get(lease)) is not None and seen[0] == record else (record, now)
+            for lease, record in records.items()
         }
-        alive = {
-            member
-            for member, (record, since) in self._seen.items()
-            if record.holder and now - since < record.duration_seconds
-        }
-        return alive | {self.identity}
+        vanished = {lease: seen for lease, seen in self._seen.items() if lease not in records and _runs(*seen, now)}
+        self._seen = looked | vanished
+        return {record.holder for record, since in self._seen.values() if _runs(record, since, now)} | {self.identity}
 
     async def _sweep(self, table: Table) -> None:
-        """Remove what members left behind that ended without saying so."""
+        """Remove what members left behind, once everybody has had the time to see it."""
         now = self._clock.monotonic()
+        kept = {self.identity, *table.members, *table.owners} - {""}
         gone = {
-            member
-            for member, (record, since) in self._seen.items()
-            if now - since >= DEAD_TERMS * max(record.duration_seconds, self._timing.lease_seconds)
-        } - {self.identity, *table.members, *table.owners}
+            lease: record
+            for lease, (record, since) in self._seen.items()
+            if now - since >= self._kept_seconds(record) and record.holder not in kept
+        }
         if gone:
             await self._store.sweep(gone)
+
+    def _kept_seconds(self, record: Record) -> float:
+        """How long a lease is left where it is after its last change."""
+        if not record.holder:
+            return self._timing.lease_seconds
+        return DEAD_TERMS * max(record.duration_seconds, self._timing.lease_seconds)
+
+
+def _runs(record: Record, since: float, now: float) -> bool:
+    return bool(record.holder) and now - since < record.duration_seconds
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
@@ -258,16 +273,14 @@ class KubeShards:
         return KubeLease(self._client, name, self._namespace, labels={GROUP: self._name})
 
     async def members(self) -> dict[str, Record]:
-        records = [KubeLease.record(lease) for lease in await self._leases()]
-        return {record.holder: record for record in records if record.holder}
+        return {lease.name: KubeLease.record(lease) for lease in await self._leases()}
 
-    async def sweep(self, gone: Collection[str]) -> None:
+    async def sweep(self, gone: Mapping[str, Record]) -> None:
         for lease in await self._leases():
-            if lease.spec.holder_identity and lease.spec.holder_identity not in gone:
-                continue  # those without a holder were given back
-            version = lease.metadata.resource_version  # whoever renewed it since is not gone
-            with suppress(Conflict, NotFound):
-                await self._client.delete(Lease, lease.name, namespace=self._namespace, resource_version=version)
+            if gone.get(lease.name) == KubeLease.record(lease):
+                version = lease.metadata.resource_version
+                with suppress(Conflict, NotFound):
+                    await self._client.delete(Lease, lease.name, namespace=self._namespace, resource_version=version)
 
     async def _leases(self) -> list[Lease]:
         selector = f"{GROUP}={self._name}"

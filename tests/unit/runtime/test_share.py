@@ -69,7 +69,7 @@ class Link:
 
     async def members(self) -> dict[str, Record]:
         await self.reach()
-        return {key: value for key, (value, _) in self.world.values.items() if key and value.holder}
+        return {key: record for key, (record, _) in self.world.values.items() if key}
 
     async def read(self) -> tuple[Table, str]:
         await self.reach()
@@ -81,8 +81,8 @@ class Link:
 
     async def sweep(self, gone: Any) -> None:
         await self.reach()
-        for key, (record, _) in list(self.world.values.items()):
-            if key and (not record.holder or record.holder in gone):
+        for key, record in gone.items():
+            if key in self.world.values and self.world.values[key][0] == record:
                 del self.world.values[key]
 
 
