@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from steersman.kube.patches import PatchType
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.coordination import Lease
 from steersman.kube.types.core import Event
+from steersman.runtime.conditions import Condition, condition, with_conditions
 from steersman.runtime.controller import Controller
 from steersman.runtime.manager import Manager
 from steersman.runtime.program import serve
@@ -339,6 +340,49 @@ async def test_a_status_never_reaches_another_object_of_the_same_name(client, na
         await eventually(lambda: "refused" in outcomes)
     live = await client.get(Deployment, "a", namespace=namespace)
     assert live.status is None or live.status.replicas == 0
+
+
+class ServiceStatus(Struct):
+    conditions: list[Condition] | None = None
+
+
+class Service(Resource, version="v1"):
+    spec: dict[str, Any] | None = None
+    status: ServiceStatus | None = None
+
+
+async def test_conditions_that_several_programs_write_at_one_moment_are_all_there_in_the_end(client, namespace):
+    """All have read the object before the first of them writes; nobody may read it otherwise, and nobody fails."""
+    kinds = ["Alpha", "Beta", "Gamma"]
+    read = asyncio.Barrier(len(kinds))
+
+    def telling(kind: str) -> Controller:
+        looked: list[str] = []
+
+        async def reconcile(ctx, service):
+            if looked:
+                return  # what is lost the first time is lost
+            looked.append(kind)
+            await read.wait()
+            known = service.status.conditions if service.status else None
+            new = with_conditions(known, condition(kind, True, "Told"), now=ctx.clock.time())
+            await ctx.status(service, conditions=new)
+
+        return Controller(Service, reconcile, kind.lower()).select(namespaces=[namespace])
+
+    async def told() -> bool:
+        live = await client.get(Service, "s", namespace=namespace)
+        return live.status is not None and len(live.status.conditions or ()) == len(kinds)
+
+    spec = {"clusterIP": "None", "ports": [{"port": 80}]}
+    await client.create(Service(metadata=ObjectMeta(name="s", namespace=namespace), spec=spec))
+    async with AsyncExitStack() as stack:
+        managers = [await stack.enter_async_context(running(client, telling(kind))) for kind in kinds]
+        await eventually(told)
+    failures = [
+        manager.engine(kind.lower()).tally.results["error"] for manager, kind in zip(managers, kinds, strict=True)
+    ]
+    assert failures == [0, 0, 0]
 
 
 async def test_a_deleted_child_is_gone_for_the_reconcile_that_deleted_it_and_a_new_one_is_spared(client, namespace):

@@ -82,12 +82,17 @@ class Subscription(Protocol):
 class Snapshot(Protocol[T]):
     """The objects of one informer at one moment. Close it, or leave its `with` block, when done reading."""
 
+    listeners: list[Callable[[ObjectRef], None]]  # told of every object that later snapshots show differently
+
     @property
     def resource_version(self) -> str:
         """The revision of the store when the snapshot was taken."""
 
     def get(self, ref: ObjectRef) -> T | None:
         """The object of that name, or None."""
+
+    def latest(self, ref: ObjectRef) -> T | None:
+        """The object of that name as a snapshot taken now would show it."""
 
     def list(self, *, namespace: str | None = None, selector: LabelMatcher | None = None) -> Sequence[T]:
         """All objects, those of one namespace, those whose labels match; ordered by namespace and name."""

@@ -349,12 +349,15 @@ class StoreSnapshot(Generic[T]):
         self._store = store
         self._saved: dict[ObjectRef, T | None] = {}
         self._open = True
+        self.listeners: list[Callable[[ObjectRef], None]] = []
         self.resource_version = store.revision
         store._snapshots.append(self)  # noqa: SLF001  # a snapshot is part of its store
 
     def save(self, ref: ObjectRef, before: T | None) -> None:
         """`ref` changes in the store; keep what this snapshot showed."""
         self._saved.setdefault(ref, before)
+        for tell in self.listeners:
+            tell(ref)
 
     def get(self, ref: ObjectRef) -> T | None:
         """The object of that name, or None."""
@@ -362,6 +365,10 @@ class StoreSnapshot(Generic[T]):
         if ref in self._saved:
             return self._saved[ref]
         return self._store._visible(ref)  # noqa: SLF001  # the same view, without expiry that would move it
+
+    def latest(self, ref: ObjectRef) -> T | None:
+        """The object of that name as a snapshot taken now would show it."""
+        return self._store.get(ref)
 
     def list(self, *, namespace: str | None = None, selector: LabelMatcher | None = None) -> Sequence[T]:
         """All objects, or those of a namespace, or those whose labels match, ordered by namespace and name."""

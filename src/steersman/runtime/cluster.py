@@ -5,11 +5,13 @@ Most programs know one cluster, whose name is empty. A controller that looks aft
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from steersman.cache.identity import labels_of, ref_of
+from steersman.cache.identity import labels_of, ref_of, revision_of
+from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.errors import ConfigError
 from steersman.kube.resources import Kind
 from steersman.kube.selectors import Selector
@@ -44,12 +46,14 @@ class Cluster:
         name: str = "",
         recorder: EventRecorder | None = None,
         dry_run: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.client = client
         self.caches = caches
         self.name = name
         self.recorder = recorder
         self.dry_run = dry_run
+        self.clock = clock
         self.applied = AppliedMemory()
 
 
@@ -113,6 +117,30 @@ class Snapshots:
         """The object of that name, if it is known here."""
         shelf = self.shelf(target)
         return None if shelf is None else self._open[shelf.target].get(ref)
+
+    def latest(self, target: type[Resource] | Kind, ref: ObjectRef) -> Any | None:
+        """As `live`, with what has become known since the snapshot was taken."""
+        shelf = self.shelf(target)
+        return None if shelf is None else self._open[shelf.target].latest(ref)
+
+    async def beyond(self, revision: str, target: type[Resource] | Kind, ref: ObjectRef) -> Any | None:
+        """Wait until the object is known at another revision than that; None when it is gone or nobody watches it."""
+        shelf = self.shelf(target)
+        if shelf is None:
+            return None
+        snapshot, moved = self._open[shelf.target], asyncio.Event()
+
+        def tell(_ref: ObjectRef) -> None:
+            moved.set()
+
+        snapshot.listeners.append(tell)
+        try:
+            while (known := snapshot.latest(ref)) is not None and revision_of(known) == revision:
+                moved.clear()
+                await moved.wait()
+        finally:
+            snapshot.listeners.remove(tell)
+        return known
 
     def record_write(self, target: type[Resource] | Kind, obj: Any) -> Any:
         """Show a written object from now on; returns it as the cache will know it, while `obj` stays as it is."""

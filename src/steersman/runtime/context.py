@@ -18,15 +18,16 @@ import msgspec
 from msgspec.structs import replace
 
 from steersman.cache.identity import ref_of, revision_of, uid_of
+from steersman.clock import Deadline
 from steersman.errors import ConfigError
-from steersman.kube.errors import NotFound
+from steersman.kube.errors import Conflict, NotFound
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.runtime.applied import digest
 from steersman.runtime.finalizers import adding_finalizer, has_finalizer, removing_finalizer
 from steersman.runtime.metadata import kind_of, metadata_of, owner_reference
-from steersman.runtime.statuses import status_patch
+from steersman.runtime.statuses import is_shared, status_patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +44,8 @@ __all__ = ["ClusterContext", "Context"]
 
 Object = Resource | dict[str, Any]
 R = TypeVar("R", bound=Resource)
+
+PATIENCE_SECONDS = 10.0  # for a watch to bring the change that a write ran into; they take milliseconds
 
 
 class ClusterContext:
@@ -132,17 +135,27 @@ class ClusterContext:
 
         `status` is a whole status struct or mapping; keywords are single fields, by their names in Python or on the
         wire. None removes a field. Fields that are not named stay. An object that is gone is fine.
+
+        Of `conditions`, those are written that differ from what `obj` has; what others wrote since stays.
         """
-        live = self.cache.live(self._target_of(obj), ref_of(obj))
-        current = live if live is not None and uid_of(live) == uid_of(obj) else obj
-        changes = status_patch(current, status, fields)
-        if not changes:
-            return False
-        try:
-            await self.patch(current, {"metadata": {"uid": uid_of(current)}, "status": changes}, subresource="status")
-        except NotFound:
-            return False
-        return True
+        target, ref = self._target_of(obj), ref_of(obj)
+        known = (self.cache.latest(target, ref), self.cache.live(target, ref))
+        current = next((live for live in known if live is not None and uid_of(live) == uid_of(obj)), obj)
+        while changes := status_patch(current, status, fields, read=obj):
+            metadata = {"uid": uid_of(current)}
+            if is_shared(changes) and revision_of(current):
+                metadata["resourceVersion"] = revision_of(current)
+            try:
+                await self.patch(current, {"metadata": metadata, "status": changes}, subresource="status")
+            except NotFound:
+                return False
+            except Conflict as conflict:
+                if "resourceVersion" not in metadata:
+                    raise
+                current = await self._changed(current, conflict)
+            else:
+                return True
+        return False
 
     async def delete(
         self,
@@ -215,6 +228,17 @@ class ClusterContext:
             f"this controller does not know {obj.get('apiVersion')} {obj.get('kind')}: let it own or read that kind",
             field="kind",
         )
+
+    async def _changed(self, obj: R | dict[str, Any], conflict: Conflict) -> R | dict[str, Any]:
+        """What somebody made of `obj` that the cache has not shown yet; the conflict is raised when it never does."""
+        try:
+            async with Deadline(self._cluster.clock, PATIENCE_SECONDS):
+                known = await self.cache.beyond(revision_of(obj), self._target_of(obj), ref_of(obj))
+        except TimeoutError:
+            raise conflict from None
+        if known is None or uid_of(known) != uid_of(obj):
+            raise conflict
+        return cast("R | dict[str, Any]", known)
 
     def _target_of(self, obj: Object) -> type[Resource] | Kind:
         return self._kind(obj) if isinstance(obj, dict) else type(obj)

@@ -135,7 +135,7 @@ class Manager:
     def _cluster(self, name: str, client: Client, component: str, dry_run: bool) -> Cluster:
         pool = InformerPool(client, clock=self._clock, registry=self._registry, cluster=name)
         recorder = EventRecorder(client, component=component, clock=self._clock)
-        return Cluster(client, pool, name=name, recorder=recorder, dry_run=dry_run)
+        return Cluster(client, pool, name=name, recorder=recorder, dry_run=dry_run, clock=self._clock)
 
     # -- what is run --------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,15 @@
 
 Values are compared as they are on the wire, so that a struct, a mapping and JSON that say the same are the same. A
 field that is absent and one that has its type's default value are the same too, once there is a status at all.
+
+Conditions belong to several writers, one type each, but a merge patch replaces the whole list. So what is sent is not
+the list that a writer made, but what the writer changed in the list it had read, done to the list that is there now;
+and the patch holds for the revision with that list only (`is_shared`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,22 +22,64 @@ if TYPE_CHECKING:
 
     from steersman.kube.objects import Resource
 
-__all__ = ["status_patch"]
+__all__ = ["is_shared", "status_patch"]
+
+CONDITIONS: Final = "conditions"
 
 
-def status_patch(obj: Resource | dict[str, Any], status: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+def is_shared(patch: Mapping[str, Any]) -> bool:
+    """Whether a patch of `status_patch` would undo what others wrote since, if it is not held to the revision."""
+    return CONDITIONS in patch
+
+
+def status_patch(
+    obj: Resource | dict[str, Any],
+    status: Any,
+    fields: Mapping[str, Any],
+    *,
+    read: Resource | dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """The part of a merge patch under `status`; empty when nothing differs.
 
-    `status` (a struct or mapping) and `fields` (by name) say what should be there; nothing else is touched.
+    `status` (a struct or mapping) and `fields` (by name) say what should be there; nothing else is touched. `read` is
+    the object as it was when they were made, if `obj` is a later one.
     """
     current = obj.get("status") if isinstance(obj, dict) else _status_of(obj)
     desired = {**_all_fields(status), **_by_wire_name(obj, fields)}
     known = {} if current is None else _wire(current)
+    if CONDITIONS in desired and read is not None and read is not obj:
+        before = _wire(read.get("status") if isinstance(read, dict) else _status_of(read)) or {}
+        desired[CONDITIONS] = _rebased(before.get(CONDITIONS), desired[CONDITIONS], known.get(CONDITIONS))
     defaults = {} if current is None else _defaults(current, desired.keys() - known.keys())
     return merge_patch(
         {name: known[name] for name in desired if name in known},
         {name: value for name, value in desired.items() if name not in defaults or defaults[name] != value},
     )
+
+
+def _rebased(read: Any, wanted: Any, now: Any) -> Any:
+    """What turned the conditions `read` into those `wanted`, done to those there are `now`."""
+    if read == now or not all(map(_is_keyed, (read, wanted, now))):
+        return wanted
+    before, after, merged = ({entry["type"]: entry for entry in entries or ()} for entries in (read, wanted, now))
+    for kind in before.keys() - after.keys():
+        merged.pop(kind, None)
+    for kind, entry in after.items():
+        old, there = before.get(kind), merged.get(kind)
+        if entry == old:
+            continue
+        turned = old is None or old.get("status") != entry.get("status")
+        if there is not None and turned and there.get("status") == entry.get("status"):
+            since = {name: there[name] for name in ("lastTransitionTime",) if name in there}
+            entry = {**entry, **since}  # noqa: PLW2901  it has turned already: by an earlier write of ours
+        merged[kind] = entry
+    return list(merged.values()) or None
+
+
+def _is_keyed(entries: Any) -> bool:
+    """Whether these are conditions: no two of one type."""
+    kinds = [entry.get("type") if isinstance(entry, dict) else None for entry in entries or ()]
+    return None not in kinds and len(set(kinds)) == len(kinds)
 
 
 def _wire(value: Any) -> Any:

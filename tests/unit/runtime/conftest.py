@@ -146,7 +146,7 @@ def make_manager(clock: Any, caches: MemoryCaches) -> Callable[..., Manager]:
 
     class Tested(Manager):
         def _cluster(self, name: str, client: Any, component: str, dry_run: bool) -> Cluster:
-            return Cluster(client, caches, name=name)
+            return Cluster(client, caches, name=name, clock=clock)
 
     def make(*controllers: Controller, **options: Any) -> Manager:
         client: Any = SimpleNamespace(field_manager="test")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.errors import Conflict
 from steersman.kube.objects import ObjectMeta, Resource, Struct
 from steersman.runtime.cluster import Cluster, Shelf, Snapshots
 from steersman.runtime.conditions import Condition, condition, with_conditions
-from steersman.runtime.context import ClusterContext
+from steersman.runtime.context import PATIENCE_SECONDS, ClusterContext
 from steersman.runtime.sources import Selection, Watch
+from steersman.testing.clock import settle
 
 
 class ThingStatus(Struct):
@@ -74,9 +77,9 @@ def _python(entry: dict[str, Any]) -> dict[str, Any]:
 class Bench:
     """Contexts of controllers that know the object of the server, each as of when it was opened."""
 
-    def __init__(self, caches: Any, transform: Any = None) -> None:
+    def __init__(self, caches: Any, transform: Any = None, clock: Any = SYSTEM_CLOCK) -> None:
         self.server = Server(thing())
-        self.cluster = Cluster(self.server, caches)
+        self.cluster = Cluster(self.server, caches, clock=clock)
         self.shelf = Shelf.of(Watch(target=Thing, role="for", selection=Selection(transform=transform)), caches)
 
     def context(self, manager: str = "test") -> ClusterContext:
@@ -100,9 +103,74 @@ async def test_a_status_is_never_written_to_another_object_of_that_name(caches, 
     bench = Bench(caches)
     bench.server.held = thing("7", uid="another")
     caches[Thing].sync(thing())
+    writing = asyncio.ensure_future(bench.context().status(thing(), **fields))
+    await settle()
+    caches[Thing].set(bench.server.held)
     with pytest.raises(Conflict):
-        await bench.context().status(thing(), **fields)
+        await writing
     assert bench.server.held == thing("7", uid="another")
+
+
+# -- conditions, which several write -----------------------------------------------------------------------------------
+
+
+def told(revision: str, *kinds: str, time: float = 0.0) -> Thing:
+    listed = with_conditions(None, *(condition(kind, True, "Known") for kind in kinds), now=time)
+    return thing(revision, status=ThingStatus(conditions=listed))
+
+
+async def test_a_condition_that_somebody_else_wrote_since_is_kept_and_costs_one_request_more(caches):
+    bench = Bench(caches)
+    caches[Thing].sync(thing())
+    bench.server.held = told("2", "Theirs")
+    writing = asyncio.ensure_future(bench.context().status(thing(), conditions=with_condition(thing(), "Ours")))
+    await settle()
+    assert not writing.done()  # nothing is asked of the server while the watch has nothing new
+    caches[Thing].set(bench.server.held)
+    assert await writing
+    assert bench.server.conditions == ["Theirs", "Ours"]
+    assert len(bench.server.patches) == 2
+
+
+async def test_conditions_are_written_with_one_request_to_what_the_cache_knows_last(caches):
+    bench = Bench(caches)
+    caches[Thing].sync(thing())
+    context = bench.context()  # from before the others wrote
+    bench.server.held = told("5", "Theirs")
+    caches[Thing].set(bench.server.held)
+    assert await context.status(thing(), conditions=with_condition(thing(), "Ours"))
+    assert bench.server.conditions == ["Theirs", "Ours"]
+    assert [patch["metadata"]["resourceVersion"] for patch in bench.server.patches] == ["5"]
+
+
+async def test_a_condition_that_was_taken_away_is_taken_away_and_no_other(caches):
+    bench = Bench(caches)
+    bench.server.held = told("2", "Ours", "Theirs")
+    caches[Thing].sync(bench.server.held)
+    assert await bench.context().status(told("1", "Ours"), conditions=[])
+    assert bench.server.conditions == ["Theirs"]
+
+
+async def test_a_status_told_twice_by_one_who_read_once_is_written_once(caches):
+    bench = Bench(caches)
+    caches[Thing].sync(thing())
+    context, early = bench.context(), thing()
+    bench.server.held = told("1", "Ours", time=60.0)
+    caches[Thing].set(replace(bench.server.held, metadata=replace(early.metadata, resource_version="2")))
+    again = with_conditions(None, condition("Ours", True, "Known"), now=120.0)
+    assert not await context.status(early, conditions=again)
+    assert bench.server.patches == []
+
+
+async def test_a_watch_that_brings_no_news_does_not_hold_a_reconcile_for_ever(caches, clock):
+    bench = Bench(caches, clock=clock)
+    caches[Thing].sync(thing())
+    bench.server.held = told("2", "Theirs")
+    writing = asyncio.ensure_future(bench.context().status(thing(), conditions=with_condition(thing(), "Ours")))
+    await clock.advance(PATIENCE_SECONDS + 1)
+    with pytest.raises(Conflict):
+        await writing
+    assert bench.server.conditions == ["Theirs"]
 
 
 async def test_finalizers_are_written_only_to_the_revision_they_were_read_at(caches):
