@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from steersman.kube.client import Client
     from steersman.kube.objects import Resource
     from steersman.kube.resources import ObjectRef
+    from steersman.runtime.controller import Controller
     from steersman.runtime.recorder import EventRecorder
     from steersman.runtime.sources import Watch
 
-__all__ = ["Cluster", "Shelf", "Snapshots"]
+__all__ = ["Cluster", "Shelf", "Snapshots", "shelves"]
 
 R = TypeVar("R", bound="Resource")
 
@@ -78,6 +79,22 @@ class Shelf(msgspec.Struct, frozen=True):
         if selection.namespaces is not None and ref_of(obj).namespace not in selection.namespaces:
             return False
         return selection.label_selector is None or Selector.parse(selection.label_selector).matches(labels_of(obj))
+
+
+def shelves(controller: Controller, cluster: Cluster) -> list[Shelf]:
+    """One shelf per row of the table; one kind in two selections would make `cache[kind]` ambiguous."""
+    made: dict[Any, Shelf] = {}
+    for watch in controller.watched:
+        if watch.cluster != cluster.name:
+            continue
+        known = made.get(watch.target)
+        if known is not None and known.selection != watch.selection:
+            raise ConfigError(
+                f"controller {controller.name} watches {watch.kind} in two selections: use one, or a class for each",
+                field="watches",
+            )
+        made[watch.target] = known or Shelf.of(watch, cluster.caches)
+    return list(made.values())
 
 
 class Snapshots:

@@ -8,6 +8,7 @@
   its own key only. Its delays grow until it does not fail.
 - A key that somebody else may work on is left to them and not lost: `add_all` brings it back when it is ours again.
 - A worker itself ends only when the queue is closed or it is cancelled; anything else is a defect, which `run` raises.
+  One that its own reconcile cancelled is replaced: nobody else cancels a single worker.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from steersman.clock import SYSTEM_CLOCK, Deadline
 from steersman.errors import ConfigError, PlanError, SteersmanError, traceback_of
 from steersman.kube.errors import KubeError
 from steersman.logger import Logger
-from steersman.runtime.cluster import Shelf, Snapshots
+from steersman.runtime.cluster import Snapshots, shelves
 from steersman.runtime.context import ClusterContext, Context
 from steersman.runtime.finalizers import has_finalizer, is_terminating
 from steersman.runtime.histogram import RECONCILE_BUCKETS, Histogram
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from steersman.clock import Clock
-    from steersman.runtime.cluster import Cluster
+    from steersman.runtime.cluster import Cluster, Shelf
     from steersman.runtime.controller import Controller, Schedule
 
 __all__ = ["Engine", "Tally"]
@@ -94,7 +95,7 @@ class Engine:
         limiter = options.limiter() if options.limiter is not None else None
         self.queue: WorkQueue[Any] = WorkQueue(name=self.name, limiter=limiter, debounce=options.debounce, clock=clock)
         self._clusters = {name: clusters[name] for name in _used_clusters(controller, clusters)}
-        self._shelves = {name: _shelves(controller, cluster) for name, cluster in self._clusters.items()}
+        self._shelves = {name: shelves(controller, cluster) for name, cluster in self._clusters.items()}
         self.sources = [self._source(watch) for watch in controller.watched]
         for channel in controller.channels:
             channel.connect(self.queue.add)
@@ -107,6 +108,7 @@ class Engine:
         self._room = IDLE_KEYS  # how many keys may wait until then, before we look for what is gone
         self._working: dict[Any, asyncio.Task[Any]] = {}  # key -> the worker that reconciles it
         self._interrupted: set[Any] = set()
+        self._cancelled: dict[asyncio.Task[Any], Any] = {}  # a worker that was cancelled -> what it was reconciling
         self._left: dict[Any, None] = {}  # keys that were somebody else's and that no cache would bring back
         self._finished = asyncio.Event()  # set whenever a reconcile ends
         self._threaded = not controller.is_async
@@ -143,16 +145,18 @@ class Engine:
         await self.wait_synced()
         if self._stopped.is_set():
             return
-        log.info("controller started", controller=self.name, workers=self.controller.options.concurrency)
+        wanted = self.controller.options.concurrency
+        log.info("controller started", controller=self.name, workers=wanted)
         self._at_work = True
         async with asyncio.TaskGroup() as parts:  # one that breaks ends all, because nobody would miss a timer
             timers = [parts.create_task(self._look_around(schedule)) for schedule in self.controller.schedules]
             timers.append(parts.create_task(self._look_for_trouble()))
-            workers = [
-                parts.create_task(self._work(), name=f"{self.name} worker {number}")
-                for number in range(self.controller.options.concurrency)
-            ]
-            await asyncio.wait(workers)
+            workers = {parts.create_task(self._work(), name=f"{self.name} worker {n}") for n in range(wanted)}
+            while workers:
+                ended, workers = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+                for worker in filter(asyncio.Task.cancelled, ended):
+                    self._lost(worker)
+                    workers.add(parts.create_task(self._work(), name=worker.get_name()))
             for timer in timers:
                 timer.cancel()
 
@@ -222,6 +226,7 @@ class Engine:
                     self._leave(key)
             except asyncio.CancelledError:
                 if key not in self._interrupted or task.cancelling() > 1:
+                    self._cancelled[task] = key
                     raise
                 self.queue.add(key)  # only this reconcile was to end, not its worker
             finally:
@@ -231,6 +236,14 @@ class Engine:
                 del self._working[key]
                 self.queue.done(key)
                 self._finished.set()
+
+    def _lost(self, worker: asyncio.Task[Any]) -> None:
+        """A worker was cancelled, and nothing else: what it reconciled did that, now or just before."""
+        key = self._cancelled.pop(worker, None)
+        log.error("a reconcile cancelled its worker; it is replaced", controller=self.name, worker=worker.get_name())
+        if key is not None:
+            with bound_contextvars(controller=self.name, object=str(key)):
+                self._failed(key, RuntimeError("the reconcile cancelled the task it ran in"))
 
     def _leave(self, key: Any) -> None:
         """The key is somebody else's. Between two owners it is nobody's, so it is kept if no cache would bring it back.
@@ -476,19 +489,3 @@ def _used_clusters(controller: Controller, known: Mapping[str, Cluster]) -> list
                 field="cluster",
             )
     return list(used)
-
-
-def _shelves(controller: Controller, cluster: Cluster) -> list[Shelf]:
-    """One shelf per row of the table; one kind in two selections would make `cache[kind]` ambiguous."""
-    shelves: dict[Any, Shelf] = {}
-    for watch in controller.watched:
-        if watch.cluster != cluster.name:
-            continue
-        known = shelves.get(watch.target)
-        if known is not None and known.selection != watch.selection:
-            raise ConfigError(
-                f"controller {controller.name} watches {watch.kind} in two selections: use one, or a class for each",
-                field="watches",
-            )
-        shelves[watch.target] = known or Shelf.of(watch, cluster.caches)
-    return list(shelves.values())

@@ -414,6 +414,31 @@ async def test_a_timeout_of_something_else_is_an_ordinary_error(bench):
     assert (engine.tally.timeouts, engine.tally.results["error"]) == (0, 1)
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["and waits", "and returns"])
+async def test_a_reconcile_that_cancels_its_own_task_fails_alone_and_its_worker_is_replaced(bench, waits):
+    calls: list[str] = []
+
+    async def reconcile(_ctx: Any, obj: App) -> None:
+        calls.append(obj.name)
+        if obj.name == "a" and calls.count("a") <= 3:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            if waits:
+                await asyncio.sleep(0)
+
+    with capture_logs() as logs:
+        engine = await bench.run(Controller(App, reconcile), app("a"))
+        await bench.clock.advance(60)
+        bench.caches[App].set(app("b"))
+        await settle()
+    assert calls == (["a"] * 4 if waits else ["a"]) + ["b"]
+    assert engine.tally.panics == (3 if waits else 0)
+    replaced = [line for line in logs if line["event"] == "a reconcile cancelled its worker; it is replaced"]
+    assert len(replaced) == (3 if waits else 1)
+    assert engine.tally.active == 0
+
+
 async def test_a_cancellation_that_leaks_out_of_a_reconcile_does_not_kill_the_worker(bench):
     reconcile = Script(asyncio.CancelledError())
     engine = await bench.run(Controller(App, reconcile).configured(concurrency=1), app())
