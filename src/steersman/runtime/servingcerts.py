@@ -3,6 +3,9 @@
 `MountedCertificates` reads files that somebody else renews (cert-manager, a projected Secret). `ManagedCertificates`
 keeps an authority and a certificate in a Secret of our own, renews them in time, and tells the webhook configurations
 whom to trust. Replicas share the Secret: whoever writes first wins, the others read what it wrote.
+
+Configurations are found by name, and names are free for all to choose. So only webhooks are told whom to trust that
+call one of the names our certificate is for; with any other, our authority would break what works for somebody else.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from steersman.certificates import Signed
 from steersman.clock import SYSTEM_CLOCK, Clock
@@ -79,7 +83,7 @@ class MountedCertificates:
 
 
 class ManagedCertificates:
-    """A self-signed authority in a Secret, injected into the webhook configurations of the same name."""
+    """A self-signed authority in a Secret, injected into the webhook configurations of one name that call `names`."""
 
     def __init__(
         self,
@@ -98,6 +102,7 @@ class ManagedCertificates:
         self._configuration = configuration
         self._clock = clock
         self._last: Bundle | None = None
+        self._strangers: frozenset[tuple[str, str]] = frozenset()  # webhooks that are not ours; the log knows of them
 
     async def load(self) -> Signed | None:
         bundle = await self._current()
@@ -140,19 +145,21 @@ class ManagedCertificates:
             await self._client.replace({**secret, "data": {**(secret.get("data") or {}), **data}})
 
     async def _inject(self, trust: bytes) -> None:
-        """Put `trust` into every webhook of the configurations that does not have it."""
+        """Put `trust` into every webhook of the configurations that calls us and does not have it."""
         bundle = base64.b64encode(trust).decode()
+        strangers: set[tuple[str, str]] = set()
         for kind in CONFIGURATIONS:
             assert self._configuration is not None
             try:
                 live = await self._client.get(kind, self._configuration)
             except NotFound:
                 continue
-            wanting = [
-                number
-                for number, webhook in enumerate(live.get("webhooks") or ())
-                if webhook["clientConfig"].get("caBundle") != bundle
-            ]
+            webhooks = list(enumerate(live.get("webhooks") or ()))
+            ours = [(number, webhook) for number, webhook in webhooks if self._is_ours(webhook)]
+            strangers |= {
+                (webhook["name"], _called_by(webhook)) for _, webhook in webhooks if not self._is_ours(webhook)
+            }
+            wanting = [number for number, webhook in ours if webhook["clientConfig"].get("caBundle") != bundle]
             if not wanting:
                 continue
             guard = {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
@@ -164,6 +171,30 @@ class ManagedCertificates:
                 ),
             ]
             await self._client.patch(kind, self._configuration, patch, type=PatchType.JSON)
+        self._name_strangers(frozenset(strangers))
+
+    def _is_ours(self, webhook: dict[str, Any]) -> bool:
+        return _called_by(webhook).lower() in {name.lower() for name in self._names}
+
+    def _name_strangers(self, found: frozenset[tuple[str, str]]) -> None:
+        for webhook, host in sorted(found - self._strangers):
+            log.warning(
+                "a webhook that calls another server is left alone: choose another name, or serve under that host",
+                configuration=self._configuration,
+                webhook=webhook,
+                calls=host,
+                served=self._names,
+            )
+        self._strangers = found
+
+
+def _called_by(webhook: dict[str, Any]) -> str:
+    """The name that the API server expects in the certificate of a webhook's server."""
+    config = webhook["clientConfig"]
+    service = config.get("service")
+    if service is not None:
+        return f"{service['name']}.{service['namespace']}.svc"
+    return urlsplit(config.get("url") or "").hostname or ""
 
 
 def _bundle_in(secret: dict[str, Any] | None) -> Bundle | None:
