@@ -30,7 +30,7 @@ def field_docs(cls: type) -> dict[str, str]:
 
 def class_doc(cls: type) -> str:
     """The docstring of the class itself, never an inherited one."""
-    return inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+    return _clean(cls.__dict__.get("__doc__") or "")
 
 
 def _own_docs(cls: type) -> dict[str, str]:
@@ -50,5 +50,10 @@ def _own_docs(cls: type) -> dict[str, str]:
             and isinstance(below.value, ast.Constant)
             and isinstance(below.value.value, str)
         ):
-            docs[field.target.id] = inspect.cleandoc(below.value.value)
+            docs[field.target.id] = _clean(below.value.value)
     return docs
+
+
+def _clean(text: str) -> str:
+    """Without the indentation, and without the blank rest that `cleandoc` leaves of a one-line text."""
+    return inspect.cleandoc(text).strip()

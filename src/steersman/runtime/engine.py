@@ -291,6 +291,8 @@ class Engine:
                 if _current_task().cancelling():
                     raise
                 raise RuntimeError("something the reconcile waited for was cancelled") from error
+            except SystemExit as error:  # of a library that was made for a command line; others still have work to do
+                raise RuntimeError(f"the reconcile called exit({error.code})") from error
             except TimeoutError as error:
                 if not deadline.expired:
                     raise

@@ -148,7 +148,7 @@ class WebhookServer:
             return web.Response(status=400, text=str(error))
         except _TooLargeError:
             return web.Response(status=413, text=f"a review is at most {MAX_BODY} bytes")
-        except Exception as error:  # noqa: BLE001  a hook may raise anything; it concerns its request only
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a hook may raise anything; it concerns its request only
             if deadline.expired():
                 return web.Response(status=504, text=f"{hook.name} gave no answer in {hook.timeout_seconds} s")
             self._metrics.panics.inc()

@@ -204,6 +204,14 @@ def test_docstrings_become_descriptions_and_rules_become_validations():
     assert spec["x-kubernetes-validations"][0]["message"] == "only a paused app has no replicas"
 
 
+def test_a_docstring_of_one_line_may_end_on_the_next():
+    class Port(Struct):
+        """A port.
+        """  # fmt: skip
+
+    assert schema_of(Port)["description"] == "A port."
+
+
 def test_a_status_is_never_defaulted_by_the_server():
     schema = crd_manifest(WebApp)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert "default" not in schema["properties"]["status"]

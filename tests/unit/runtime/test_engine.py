@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import threading
 from datetime import datetime
 from typing import Any
@@ -412,6 +413,24 @@ async def test_a_reconcile_that_takes_too_long_is_ended_and_counted(bench):
 async def test_a_timeout_of_something_else_is_an_ordinary_error(bench):
     engine = await bench.run(Controller(App, Script(TimeoutError())).configured(timeout_seconds=5), app())
     assert (engine.tally.timeouts, engine.tally.results["error"]) == (0, 1)
+
+
+async def exiting(_ctx: Any, obj: App) -> None:
+    if obj.name == "a":
+        sys.exit(3)
+
+
+def exiting_in_a_thread(_ctx: Any, obj: App) -> None:
+    if obj.name == "a":
+        sys.exit(3)
+
+
+@pytest.mark.parametrize("reconcile", [exiting, exiting_in_a_thread])
+async def test_a_reconcile_that_calls_exit_fails_alone(bench, reconcile):
+    engine = await bench.run(Controller(App, reconcile), app("a"), app("b"))
+    await eventually(lambda: engine.tally.results["success"] == 1 and engine.tally.results["error"] == 1)
+    assert engine.tally.panics == 1
+    assert not bench.tasks[0].done()
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["and waits", "and returns"])

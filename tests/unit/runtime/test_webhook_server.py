@@ -76,7 +76,9 @@ async def serve(authority, clock):
 async def fine(request: Admission[Thing]) -> None: ...
 
 
-@pytest.mark.parametrize("raised", [ValueError("a defect"), TimeoutError("a database"), RuntimeError("odd")], ids=repr)
+@pytest.mark.parametrize(
+    "raised", [ValueError("a defect"), TimeoutError("a database"), RuntimeError("odd"), SystemExit("usage")], ids=repr
+)
 async def test_whatever_a_hook_raises_is_logged_counted_and_an_internal_error(serve, raised):
     @validate(Thing)
     async def broken(request: Admission[Thing]) -> None:
