@@ -5,7 +5,6 @@ What is not one of the few options below belongs to the original.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,7 @@ def profile_command(
     from steersman.cli.privatememory import keep_memory_private
     from steersman.operators.reload.profiles import read_profile
     from steersman.operators.reload.profiles.process import run_profile
+    from steersman.runtime.program import run_to_the_end
 
     read = read_profile(profile, arguments, os.environ)
     if read.answer:
@@ -56,4 +56,4 @@ def profile_command(
     configure_logging(level=read.logs.level, form=read.logs.form)
     cluster = cluster_config(kubeconfig, context)
     keep_memory_private()
-    asyncio.run(run_profile(read, cluster, **flags))
+    run_to_the_end(run_profile(read, cluster, **flags))

@@ -86,15 +86,13 @@ def command(
       steersman run --operators reload --listen 127.0.0.1:8080
       steersman run --operators reload --leader-elect --lease ops/steersman
     """
-    import asyncio
-
     from steersman.cli.kubeoptions import cluster_config
     from steersman.cli.logs import configure_logging
     from steersman.cli.privatememory import keep_memory_private
     from steersman.cli.pythonfiles import load_python
     from steersman.cli.settings import load_settings
     from steersman.cli.webhooks import default_name, hooks_of, serving
-    from steersman.runtime.program import serve
+    from steersman.runtime.program import run_to_the_end, serve
 
     configure_logging(level=log_level, form=log_format)
     settings = _override(load_settings(config), flags)
@@ -110,7 +108,7 @@ def command(
         in_cluster=_in_cluster(),
     )
     keep_memory_private()
-    asyncio.run(
+    run_to_the_end(
         serve(
             *controllers,
             config=cluster,

@@ -370,11 +370,12 @@ class Manager:
         tasks = [name for name, _, _ in self._tasks]
         if lost or isinstance(failure, asyncio.CancelledError):
             # both at once: whoever is slow to end must not let the other act on
-            await asyncio.gather(cancel_all(self._workers, self._clock, STOP_SECONDS), supervisor.stop(tasks))
+            ends = await asyncio.gather(cancel_all(self._workers, self._clock, STOP_SECONDS), supervisor.stop(tasks))
+            acting = [task for left in ends for task in left]
         else:
-            await supervisor.stop(tasks)
+            acting = await supervisor.stop(tasks)
             await self._drain()
-            await cancel_all(self._workers, self._clock, STOP_SECONDS)
+            acting += await cancel_all(self._workers, self._clock, STOP_SECONDS)
         self.working.clear()
         await self._send_events()
         await supervisor.stop(name for name in supervisor.names() if name != "webhooks")
@@ -383,7 +384,10 @@ class Manager:
             await self.health.stop()
         if self._holding is not None:
             await cancel_all([self._holding], self._clock, STOP_SECONDS)
-        if self._elector is not None and not lost:
+        acting = [task for task in acting if not task.done()]
+        if self._elector is not None and acting:
+            log.error("the lease is left to expire: not all work has ended", tasks=[task.get_name() for task in acting])
+        elif self._elector is not None and not lost:
             await self._elector.release()
         log.info("stopped", why=str(failure) or type(failure).__name__ if failure is not None else "asked to")
 

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from steersman.errors import ConfigError, SteersmanError
 from steersman.kube.client import Client
@@ -24,16 +24,46 @@ from steersman.runtime.manager import Manager
 from steersman.runtime.sharding import KubeShards
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
     from steersman.kube.clusterconfig import ClusterConfig
     from steersman.runtime.controller import Controller
     from steersman.runtime.parts import Parts
     from steersman.runtime.webhooks import WebhookServer
 
-__all__ = ["run", "serve", "stopped_by_signals"]
+__all__ = ["run", "run_to_the_end", "serve", "stopped_by_signals"]
+
+T = TypeVar("T")
+
+LAST_SECONDS = 5.0  # for what is still there when the program is over
 
 log = Logger(__name__)
+
+
+def run_to_the_end(main: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, but what does not end when it is told to is left behind instead of waited for.
+
+    A reconcile that swallows its cancellation would otherwise keep a process alive that has stopped long ago.
+    """
+
+    async def ended() -> T:
+        try:
+            return await main
+        finally:
+            await _leave_behind(asyncio.all_tasks() - {asyncio.current_task()})
+
+    return asyncio.run(ended())
+
+
+async def _leave_behind(tasks: set[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, stuck = await asyncio.wait(tasks, timeout=LAST_SECONDS)
+        for task in stuck:
+            log.error("a task that does not end is left behind", task=task.get_name())
+            asyncio._unregister_task(task)  # noqa: SLF001  # documented, for those who make tasks: nobody waits for it
+            task._log_destroy_pending = False  # noqa: SLF001  # as asyncio does with its own: it has been said
 
 
 def run(
@@ -41,7 +71,7 @@ def run(
 ) -> None:
     """Run controllers until a signal comes. `lease` is NAMESPACE/NAME; `options` are those of `serve` and `Manager`."""
     try:
-        asyncio.run(serve(*controllers, config=config, lease=lease, **options))
+        run_to_the_end(serve(*controllers, config=config, lease=lease, **options))
     except SteersmanError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201  a program's last word belongs on its terminal
         raise SystemExit(1) from error

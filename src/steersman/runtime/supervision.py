@@ -67,9 +67,9 @@ class Supervisor:
         """Tasks that are down, and why."""
         return dict(self._problems)
 
-    async def stop(self, names: Iterable[str] | None = None, *, seconds: float = 5.0) -> None:
-        """Cancel tasks (all of them, by default) and wait until they have ended, but not for ever."""
-        await cancel_all(self.cancel(self._tasks if names is None else names), self._clock, seconds)
+    async def stop(self, names: Iterable[str] | None = None, *, seconds: float = 5.0) -> list[asyncio.Task[Any]]:
+        """Cancel tasks (all of them, by default) and wait until they have ended; returns those that did not."""
+        return await cancel_all(self.cancel(self._tasks if names is None else names), self._clock, seconds)
 
     def cancel(self, names: Iterable[str]) -> list[asyncio.Task[None]]:
         """Cancel tasks, without waiting for them to end; returns those that may not have ended yet."""
@@ -134,7 +134,7 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]], clock: Clock, seconds: 
                 await asyncio.wait(pending)
         except TimeoutError:
             pending = [task for task in pending if not task.done()]
-            log.exception("tasks did not end", tasks=[task.get_name() for task in pending])
+            log.error("tasks did not end", tasks=[task.get_name() for task in pending])  # noqa: TRY400  it says it all
             return pending
     return []
 

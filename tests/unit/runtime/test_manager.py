@@ -483,6 +483,29 @@ async def test_the_lease_is_given_back_after_everything_that_acts_has_ended(hous
     assert house.lease.holder == ""
 
 
+@pytest.mark.parametrize("who", ["a reconcile", "a task"])
+async def test_the_lease_is_not_given_back_while_something_acts_that_does_not_end(house, who):
+    gate = asyncio.Event()
+
+    async def stubborn(*_: Any) -> None:
+        while not gate.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate.wait()
+
+    manager = house.build(Controller(App, stubborn if who == "a reconcile" else noting(house)), elector=house.elector())
+    if who == "a task":
+        manager.add_task("poller", stubborn)
+    await house.start(manager)
+    house.caches[App].set(app())
+    await settle()
+    manager.stop()
+    manager.stop()  # at once
+    await house.clock.advance(20)
+    assert house.task.done()
+    assert house.lease.holder == "me"
+    gate.set()
+
+
 async def test_a_lease_lost_while_a_task_is_slow_to_stop_ends_the_workers_at_once(house):
     gate = asyncio.Event()
 
