@@ -98,8 +98,9 @@ class Controller(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.name and self.target is None:
             raise ConfigError("a controller that is for no kind needs a name", field="controller")
-        if not self.name:
-            msgspec.structs.force_setattr(self, "name", kind_of(self.target).kind.lower())
+        kind = None if self.target is None else kind_of(self.target)
+        if not self.name and kind is not None:
+            msgspec.structs.force_setattr(self, "name", kind.kind.lower())
         if self.target is not None and not any(watch.role == "for" for watch in self.watched):
             primary = Watch(target=self.target, role="for", to=self_of)
             msgspec.structs.force_setattr(self, "watched", (primary, *self.watched))
@@ -258,6 +259,7 @@ class Controller(msgspec.Struct, frozen=True):
             raise ConfigError(f"{role}() needs at least one kind", field=self.name)
         rows = []
         for target in targets:
+            kind_of(target)
             _checked(row.get("when"), target)
             rows.append(Watch(target=target, role=role, **row))
         return replace(self, watched=(*self.watched, *rows))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.cache.identity import ref_of
+from steersman.errors import ConfigError
 from steersman.kube.objects import ObjectMeta, OwnerReference, Resource
 from steersman.kube.resources import Kind
 
@@ -24,7 +25,10 @@ Object = Resource | dict[str, Any]
 
 def kind_of(target: type[Resource] | Kind) -> Kind:
     """The kind a target stands for."""
-    return target if isinstance(target, Kind) else target.KIND
+    kind = target if isinstance(target, Kind) else getattr(target, "KIND", None)
+    if not isinstance(kind, Kind):
+        raise ConfigError(f"{target!r} is no kind: take a class of a Resource, or a Kind", field="kind")
+    return kind
 
 
 def metadata_of(obj: Object) -> ObjectMeta:

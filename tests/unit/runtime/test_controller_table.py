@@ -102,6 +102,9 @@ def test_functions_partials_and_objects_can_reconcile_on_the_loop_or_in_a_thread
     ("build", "message"),
     [
         (lambda: Controller(None, reconcile), "needs a name"),
+        (lambda: Controller("App", reconcile, "x"), "'App' is no kind"),
+        (lambda: Controller(App, reconcile).owns("Pod"), "'Pod' is no kind"),  # type: ignore[arg-type]
+        (lambda: Controller(App, reconcile).reads(Resource), "Resource'> is no kind"),
         (lambda: Controller(App, reconcile).when(status("readyPod")), "did you mean readyPods"),
         (lambda: Controller(App, reconcile).watches(App, to=to_apps, when=status("x")), "no field status.x"),
         (lambda: Controller(App, reconcile).when("labels"), "is not a predicate"),  # type: ignore[arg-type]
