@@ -15,9 +15,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
-    from steersman.runtime.context import Context
+    from steersman.runtime.context import ClusterContext, Context
 
 __all__ = ["BlockingContext", "run_blocking"]
 
@@ -57,20 +57,64 @@ async def run_blocking(function: Callable[..., Any], context: Context, argument:
         raise
 
 
-class BlockingContext:
+class _BlockingCluster:
+    """Reading and writing in one cluster, from a thread."""
+
+    def __init__(self, run: BlockingContext, context: ClusterContext) -> None:
+        self._run = run
+        self._context = context
+        self.cache = _BlockingCache(run, context.cache)
+        self.field_manager = context.field_manager
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be changed."""
+        return self._context.dry_run
+
+    @property
+    def writes(self) -> int:
+        """Requests so far that changed something, or asked to."""
+        return self._context.writes
+
+    def apply(self, obj: Any, **options: Any) -> Any:
+        return self._run.wait(self._context.apply(obj, **options))
+
+    def create(self, obj: Any, **options: Any) -> Any:
+        return self._run.wait(self._context.create(obj, **options))
+
+    def patch(self, obj: Any, patch: Any, **options: Any) -> Any:
+        return self._run.wait(self._context.patch(obj, patch, **options))
+
+    def status(self, obj: Any, status: Any = None, **fields: Any) -> bool:
+        return bool(self._run.wait(self._context.status(obj, status, **fields)))
+
+    def delete(self, target: Any, ref: Any = None, **options: Any) -> bool:
+        return bool(self._run.wait(self._context.delete(target, ref, **options)))
+
+    def add_finalizer(self, obj: Any, name: str) -> Any:
+        return self._run.wait(self._context.add_finalizer(obj, name))
+
+    def remove_finalizer(self, obj: Any, name: str) -> None:
+        self._run.wait(self._context.remove_finalizer(obj, name))
+
+    def event(self, obj: Any, reason: str, message: str, *, warning: bool = False) -> None:
+        self._run.on_loop(lambda: self._context.event(obj, reason, message, warning=warning))
+
+
+class BlockingContext(_BlockingCluster):
     """A `Context` for a thread: the same methods, without `await`."""
 
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
-        self._context = context
         self._loop = loop
         self._abandoned = threading.Event()
         self._requests: set[asyncio.Task[Any]] = set()  # what the thread waits for; known to the event loop only
+        super().__init__(self, context)
         self.key = context.key
         self.reconcile_id = context.reconcile_id
         self.failures = context.failures
         self.clock = context.clock
         self.log = context.log
-        self.cache = _BlockingCache(self, context.cache)
+        self.clusters = {name: _BlockingCluster(self, other) for name, other in context.clusters.items()}
 
     def abandon(self) -> None:
         """Cancel the call in flight and let every further one fail. To be called on the event loop."""
@@ -83,33 +127,16 @@ class BlockingContext:
         """Whether the run should end: it was cancelled or timed out."""
         return self._abandoned.is_set()
 
-    def apply(self, obj: Any, **options: Any) -> Any:
-        return self._wait(self._context.apply(obj, **options))
-
-    def create(self, obj: Any, **options: Any) -> Any:
-        return self._wait(self._context.create(obj, **options))
-
-    def patch(self, obj: Any, patch: Any, **options: Any) -> Any:
-        return self._wait(self._context.patch(obj, patch, **options))
-
-    def status(self, obj: Any, status: Any = None, **fields: Any) -> bool:
-        return bool(self._wait(self._context.status(obj, status, **fields)))
-
-    def delete(self, target: Any, ref: Any = None, **options: Any) -> bool:
-        return bool(self._wait(self._context.delete(target, ref, **options)))
-
-    def event(self, obj: Any, reason: str, message: str, *, warning: bool = False) -> None:
-        self.on_loop(lambda: self._context.event(obj, reason, message, warning=warning))
-
     def on_loop(self, call: Callable[[], Any]) -> Any:
         """Run `call` on the event loop, where the caches live."""
 
         async def run() -> Any:
             return call()
 
-        return self._wait(run())
+        return self.wait(run())
 
-    def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What `coroutine` answers, on the event loop."""
         return asyncio.run_coroutine_threadsafe(self._request(coroutine), self._loop).result()
 
     async def _request(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -156,6 +183,16 @@ class _BlockingSnapshot:
 
     def by_index(self, index: str, value: str) -> Any:
         return self._context.on_loop(lambda: self._snapshot.by_index(index, value))
+
+    @property
+    def resource_version(self) -> str:
+        return str(self._snapshot.resource_version)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.list())
+
+    def __contains__(self, ref: object) -> bool:
+        return bool(self._context.on_loop(lambda: ref in self._snapshot))
 
     def __len__(self) -> int:
         return int(self._context.on_loop(lambda: len(self._snapshot)))

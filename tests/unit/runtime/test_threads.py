@@ -9,7 +9,20 @@ from typing import Any
 
 import pytest
 
-from steersman.runtime.threads import Abandoned, run_blocking
+from steersman.cache.store import Store
+from steersman.kube.objects import ObjectMeta, Resource
+from steersman.kube.resources import ObjectRef
+from steersman.runtime.cluster import Snapshots
+from steersman.runtime.context import ClusterContext, Context
+from steersman.runtime.threads import Abandoned, BlockingContext, run_blocking
+
+
+class Thing(Resource, group="example.org", version="v1"):
+    pass
+
+
+def thing(name: str) -> Thing:
+    return Thing(metadata=ObjectMeta(name=name, namespace="shop", uid=name, resource_version="1"))
 
 
 class Server:
@@ -20,7 +33,8 @@ class Server:
         self.diary: list[str] = []
 
     def context(self) -> Any:
-        fields = {"reconcile_id": "id", "failures": 0, "clock": None, "log": None, "cache": None}
+        fields = {"reconcile_id": "id", "failures": 0, "clock": None, "log": None, "cache": None, "clusters": {}}
+        fields |= {"field_manager": "test"}
         return SimpleNamespace(key="shop/a", apply=self.apply, **fields)
 
     async def apply(self, obj: str) -> str:
@@ -79,3 +93,33 @@ async def test_a_request_that_nobody_cancels_is_answered():
     server = Server()
     server.answer.set()
     assert await run_blocking(lambda ctx, obj: ctx.apply(obj), server.context(), "one") == "one"
+
+
+def public(what: Any) -> set[str]:
+    return {name for name in dir(what) if not name.startswith("_")}
+
+
+async def test_a_thread_can_do_what_a_coroutine_can(memory_cluster):
+    """All but to use what belongs to the event loop: the client, and caches that are asked for at run time."""
+    with Snapshots([], user="test") as cache:
+        other = ClusterContext(memory_cluster, cache, field_manager="test")
+        known = {"key": "a", "reconcile_id": "id", "clock": None, "log": None, "others": {"other": other}}
+        context = Context(memory_cluster, cache, field_manager="test", **known)
+        blocking = BlockingContext(context, asyncio.get_running_loop())
+        assert public(context) - public(blocking) == {"client", "caches"}
+        assert public(other) - public(blocking.clusters["other"]) == {"client", "caches"}
+
+
+async def test_a_thread_reads_a_snapshot_like_any_collection():
+    with Store[Any]().snapshot() as snapshot:
+        known = thing("a")
+        snapshot.record_write(known)
+        server = Server()
+        context = server.context()
+        context.cache = {Thing: snapshot}
+
+        def reconcile(ctx: Any, _obj: str) -> list[Any]:
+            things = ctx.cache[Thing]
+            return [list(things), len(things), known.ref in things, ObjectRef("b", "shop") in things]
+
+        assert await run_blocking(reconcile, context, "one") == [[known], 1, True, False]
