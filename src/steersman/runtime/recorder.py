@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from steersman.cache.identity import ref_of, revision_of, uid_of
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.errors import KubeError, NotFound
+from steersman.kube.names import dns_subdomain_errors
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.times import format_time
 from steersman.kube.types.core import Event, EventSource, ObjectReference
@@ -98,7 +99,7 @@ class EventRecorder:
             resource_version=revision_of(obj),
         )
         event = Event(
-            metadata=ObjectMeta(name=f"{ref.name[:200]}.{uuid.uuid4().hex[:16]}", namespace=ref.namespace or "default"),
+            metadata=ObjectMeta(name=_event_name(ref.name), namespace=ref.namespace or "default"),
             involved_object=involved,
             type="Warning" if warning else "Normal",
             reason=reason,
@@ -172,3 +173,10 @@ class EventRecorder:
                 self._sent.put(identity, patched)
                 return
         self._sent.put(identity, await self._client.create(event))
+
+
+def _event_name(about: str) -> str:
+    """A name for people to recognise, where that is allowed: roles may have names that events may not."""
+    unique = uuid.uuid4().hex[:16]
+    name = f"{about[:200]}.{unique}"
+    return f"event.{unique}" if dns_subdomain_errors(name) else name

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from steersman.kube.errors import Forbidden, NotFound
+from steersman.kube.names import dns_subdomain_errors
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.runtime.recorder import PENDING, EventRecorder
 from steersman.testing.clock import settle
@@ -162,3 +163,12 @@ async def test_events_about_cluster_scoped_objects_go_to_the_default_namespace(r
     assert event.metadata.namespace == "default"
     assert event.involved_object.namespace == ""
     assert len(event.message) == 1024
+
+
+@pytest.mark.parametrize("name", ["system:controller:dns", "Readers", "x" * 199 + "-" + "y" * 50])
+async def test_an_event_may_be_about_an_object_whose_name_no_event_could_have(recorder, events, name):
+    recorder.event(app(name), App.KIND, "Made", "it is there")
+    await settle()
+    [event] = events.events.values()
+    assert dns_subdomain_errors(event.metadata.name) == []
+    assert event.involved_object.name == name
