@@ -203,9 +203,16 @@ class Source(Generic[K]):
 
     def _map(self, obj: Any) -> list[K]:
         if self._read is None:
-            return list(self.watch.to(obj))
+            return _several(self.watch.to(obj))
         with self._read() as cache:
-            return list(self.watch.to(obj, cache))
+            return _several(self.watch.to(obj, cache))
+
+
+def _several(keys: Any) -> list[Any]:
+    """The keys that a mapping gave. Nothing is none; one key alone would fall apart into its letters or fields."""
+    if isinstance(keys, (str, bytes, ObjectRef)):
+        raise TypeError(f"a mapping gives a list of keys, not {keys!r} alone")
+    return [] if keys is None else list(keys)
 
 
 def _wants_cache(mapper: Callable[..., Any] | None) -> bool:

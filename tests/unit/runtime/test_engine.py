@@ -246,6 +246,17 @@ async def test_a_mapping_that_fails_is_named_and_stops_nobody(bench):
     assert engine.sources[1].problem == "mapping shop/bad failed: KeyError: 'app'"
 
 
+@pytest.mark.parametrize(("given", "problem"), [(A, "ObjectRef"), ("shop/a", "'shop/a'"), (None, None), ([], None)])
+async def test_a_mapping_gives_several_keys_or_nothing_and_never_one_alone(bench, given, problem):
+    reconcile = Script()
+    engine = await bench.run(Controller(App, reconcile).watches(Pod, to=lambda _pod: given), app("a"))
+    bench.caches[Pod].set(pod("p"))
+    await settle()
+    assert [obj.name for obj in reconcile.calls] == ["a"]
+    found = engine.sources[1].problem
+    assert found is None if problem is None else problem in found and "a list of keys" in found
+
+
 @pytest.mark.parametrize("end", ["repaired", "deleted", "deleted unnoticed"])
 async def test_a_mapping_that_failed_is_named_no_longer_than_it_matters(bench, end):
     def broken(obj):
