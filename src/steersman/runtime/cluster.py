@@ -20,7 +20,7 @@ from steersman.runtime.metadata import kind_of
 from steersman.runtime.sources import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Self
 
     from steersman.cache.contract import Caches, Informer, Snapshot
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.runtime.recorder import EventRecorder
     from steersman.runtime.sources import Watch
 
-__all__ = ["Cluster", "Shelf", "Snapshots", "shelves"]
+__all__ = ["Cluster", "Shelf", "Snapshots", "shelves", "used_clusters"]
 
 R = TypeVar("R", bound="Resource")
 
@@ -79,6 +79,18 @@ class Shelf(msgspec.Struct, frozen=True):
         if selection.namespaces is not None and ref_of(obj).namespace not in selection.namespaces:
             return False
         return selection.label_selector is None or Selector.parse(selection.label_selector).matches(labels_of(obj))
+
+
+def used_clusters(controller: Controller, known: Mapping[str, Cluster]) -> list[str]:
+    """The names of the clusters that a controller has to do with, its own first."""
+    used = dict.fromkeys(["", *(watch.cluster for watch in controller.watched)])
+    for name in used:
+        if name not in known:
+            raise ConfigError(
+                f"controller {controller.name} watches cluster {name!r}; known are {', '.join(map(repr, known))}",
+                field="cluster",
+            )
+    return list(used)
 
 
 def shelves(controller: Controller, cluster: Cluster) -> list[Shelf]:

@@ -25,10 +25,10 @@ from structlog.contextvars import bound_contextvars
 
 from steersman.cache.identity import ref_of, revision_of
 from steersman.clock import SYSTEM_CLOCK, Deadline
-from steersman.errors import ConfigError, PlanError, SteersmanError, traceback_of
-from steersman.kube.errors import KubeError
+from steersman.errors import PlanError, SteersmanError, traceback_of
+from steersman.kube.errors import Conflict, KubeError
 from steersman.logger import Logger
-from steersman.runtime.cluster import Snapshots, shelves
+from steersman.runtime.cluster import Snapshots, shelves, used_clusters
 from steersman.runtime.context import ClusterContext, Context
 from steersman.runtime.finalizers import has_finalizer, is_terminating
 from steersman.runtime.histogram import RECONCILE_BUCKETS, Histogram
@@ -51,6 +51,7 @@ __all__ = ["Engine", "Tally"]
 NAP_SECONDS = 60.0  # so that a wall clock that is set moves what is due by it
 LOOK_SECONDS = 10.0  # between two looks for keys in trouble
 IDLE_KEYS = 1_000  # keys that may pile up while nobody works before those of gone objects are let go of
+LATE_LOOKS = 5  # conflicts in a row that are no failure: the next look sees what the last one ran into
 LEFT_KEYS = 10_000  # keys remembered that were somebody else's; the oldest are forgotten beyond that
 
 log = Logger(__name__)
@@ -94,7 +95,7 @@ class Engine:
         options = controller.options
         limiter = options.limiter() if options.limiter is not None else None
         self.queue: WorkQueue[Any] = WorkQueue(name=self.name, limiter=limiter, debounce=options.debounce, clock=clock)
-        self._clusters = {name: clusters[name] for name in _used_clusters(controller, clusters)}
+        self._clusters = {name: clusters[name] for name in used_clusters(controller, clusters)}
         self._shelves = {name: shelves(controller, cluster) for name, cluster in self._clusters.items()}
         self.sources = [self._source(watch) for watch in controller.watched]
         for channel in controller.channels:
@@ -349,6 +350,10 @@ class Engine:
             self.queue.retry(key, priority=result.priority)
 
     def _failed(self, key: Any, error: Exception) -> None:
+        if _came_late(error) and self.queue.failures(key) < LATE_LOOKS:
+            self.tally.results["requeue"] += 1
+            log.info("somebody else was faster; looking again", error=str(error), retry_seconds=self.queue.retry(key))
+            return
         self.tally.results["error"] += 1
         expected = isinstance(error, SteersmanError)
         self.tally.panics += not expected
@@ -473,6 +478,11 @@ def _current_task() -> asyncio.Task[Any]:
     return task
 
 
+def _came_late(error: Exception) -> bool:
+    """Whether a write was meant for a revision that is past. A field that another manager owns stays owned."""
+    return type(error) is Conflict and not error.causes
+
+
 async def _call(function: Callable[..., Any], context: Context, argument: Any) -> Any:
     """The answer of a function, on the loop or in a thread; nothing means done."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
@@ -480,14 +490,3 @@ async def _call(function: Callable[..., Any], context: Context, argument: Any) -
     else:
         answer = await run_blocking(function, context, argument)
     return done if answer is None else answer
-
-
-def _used_clusters(controller: Controller, known: Mapping[str, Cluster]) -> list[str]:
-    used = dict.fromkeys(["", *(watch.cluster for watch in controller.watched)])
-    for name in used:
-        if name not in known:
-            raise ConfigError(
-                f"controller {controller.name} watches cluster {name!r}; known are {', '.join(map(repr, known))}",
-                field="cluster",
-            )
-    return list(used)

@@ -13,12 +13,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from steersman.errors import ConfigError, DriverError, PlanError
-from steersman.kube.errors import TooManyRequests
+from steersman.kube.errors import AlreadyExists, Cause, Conflict, TooManyRequests
 from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.resources import ObjectRef
 from steersman.runtime.channel import Channel
 from steersman.runtime.controller import Controller
-from steersman.runtime.engine import Engine
+from steersman.runtime.engine import LATE_LOOKS, Engine
 from steersman.runtime.predicates import Predicate, created, labels
 from steersman.runtime.queue import LOW_PRIORITY
 from steersman.runtime.ratelimit import Backoff
@@ -442,6 +442,37 @@ async def test_a_reconcile_that_calls_exit_fails_alone(bench, reconcile):
     await eventually(lambda: engine.tally.results["success"] == 1 and engine.tally.results["error"] == 1)
     assert engine.tally.panics == 1
     assert not bench.tasks[0].done()
+
+
+async def test_a_write_that_came_too_late_is_a_reason_to_look_again_and_no_failure(bench):
+    late = Conflict("the object has been modified", code=409)
+    reconcile = Script(late, late)
+    with capture_logs() as logs:
+        engine = await bench.run(Controller(App, reconcile), app())
+        await bench.clock.advance(1)
+    assert len(reconcile.calls) == 3
+    assert engine.tally.results == {"success": 1, "error": 0, "requeue": 2, "requeue_after": 0}
+    assert {line["log_level"] for line in logs} == {"info"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Conflict("owned", code=409, causes=[Cause(reason="FieldManagerConflict", message="x", field=".spec")]),
+        AlreadyExists("there is one", code=409),
+    ],
+    ids=["a field of another manager", "a name that is taken"],
+)
+async def test_a_conflict_that_another_look_does_not_solve_is_a_failure(bench, error):
+    engine = await bench.run(Controller(App, Script(error)), app())
+    assert engine.tally.results["error"] == 1
+
+
+async def test_conflicts_without_end_are_failures_at_last(bench):
+    engine = await bench.run(Controller(App, Script(*[Conflict("late", code=409)] * 20)), app())
+    await bench.clock.advance(10)
+    assert engine.tally.results["requeue"] == LATE_LOOKS
+    assert engine.tally.results["error"] > 0
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["and waits", "and returns"])
