@@ -368,6 +368,7 @@ class StoreSnapshot(Generic[T]):
 
     def latest(self, ref: ObjectRef) -> T | None:
         """The object of that name as a snapshot taken now would show it."""
+        self._check_open()
         return self._store.get(ref)
 
     def list(self, *, namespace: str | None = None, selector: LabelMatcher | None = None) -> Sequence[T]:

@@ -12,7 +12,7 @@ import msgspec
 
 from steersman.cache.identity import labels_of, ref_of, revision_of
 from steersman.clock import SYSTEM_CLOCK, Clock
-from steersman.errors import ConfigError
+from steersman.errors import ConfigError, SteersmanError
 from steersman.kube.resources import Kind
 from steersman.kube.selectors import Selector
 from steersman.runtime.applied import AppliedMemory
@@ -20,7 +20,7 @@ from steersman.runtime.metadata import kind_of
 from steersman.runtime.sources import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Self
 
     from steersman.cache.contract import Caches, Informer, Snapshot
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.runtime.recorder import EventRecorder
     from steersman.runtime.sources import Watch
 
-__all__ = ["Cluster", "Shelf", "Snapshots", "shelves", "used_clusters"]
+__all__ = ["Cluster", "NotLeading", "Shelf", "Snapshots", "shelves", "used_clusters"]
 
 R = TypeVar("R", bound="Resource")
 
@@ -55,7 +55,12 @@ class Cluster:
         self.recorder = recorder
         self.dry_run = dry_run
         self.clock = clock
+        self.may_act: Callable[[], bool] = lambda: True  # asked before every write of a reconcile
         self.applied = AppliedMemory()
+
+
+class NotLeading(SteersmanError):  # noqa: N818  a state, not a fault
+    """A reconcile wanted to write after the term of its process was over."""
 
 
 class Shelf(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.runtime.applied import digest
+from steersman.runtime.cluster import NotLeading
 from steersman.runtime.finalizers import adding_finalizer, has_finalizer, removing_finalizer
 from steersman.runtime.metadata import kind_of, metadata_of, owner_reference
 from steersman.runtime.statuses import is_shared, status_patch
@@ -86,7 +87,7 @@ class ClusterContext:
         live = self.cache.live(target, ref)
         if live is not None and applied.is_current(self.field_manager, kind, ref, config, live):
             return live
-        written = await self.client.apply(
+        written = await self._writer().apply(
             obj,
             field_manager=self.field_manager,
             force=force,
@@ -104,7 +105,7 @@ class ClusterContext:
         """Create an object; AlreadyExists when there is one. For names that the server makes up; otherwise `apply`."""
         target = self._target_of(obj)
         obj = self._prepared(obj, self._kind(obj), owner)
-        written = await self.client.create(obj, field_manager=self.field_manager, dry_run=self._cluster.dry_run)
+        written = await self._writer().create(obj, field_manager=self.field_manager, dry_run=self._cluster.dry_run)
         return self._recorded(target, written)
 
     async def patch(
@@ -117,7 +118,7 @@ class ClusterContext:
     ) -> Any:
         """Change parts of an existing object. A patch that names uid and resourceVersion is conditional."""
         ref, target = ref_of(obj), self._target_of(obj)
-        written = await self.client.patch(
+        written = await self._writer().patch(
             target,
             ref.name,
             cast("Any", patch),
@@ -180,7 +181,7 @@ class ClusterContext:
             live = self.cache.live(target, ref)
             uid = "" if live is None else uid_of(live)
         try:
-            remains = await self.client.delete(
+            remains = await self._writer().delete(
                 target,
                 ref.name,
                 namespace=ref.namespace or None,
@@ -215,6 +216,12 @@ class ClusterContext:
             self._cluster.recorder.event(obj, self._kind(obj), reason, message, warning=warning)
 
     # -- the machinery ------------------------------------------------------------------------------------------------
+
+    def _writer(self) -> Client:
+        """The client, for a write that is made now: whoever was stopped for a while may find that others lead."""
+        if not self._cluster.may_act():
+            raise NotLeading("this process no longer leads: nothing is written")
+        return self._cluster.client
 
     def _kind(self, obj: Object) -> Kind:
         if not isinstance(obj, dict):

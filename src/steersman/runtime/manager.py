@@ -98,6 +98,9 @@ class Manager:
         self._clusters = {
             name: self._cluster(name, one, component, dry_run) for name, one in {"": client, **(clusters or {})}.items()
         }
+        if elector is not None:
+            for cluster in self._clusters.values():
+                cluster.may_act = elector.leading
         self._share: Share | None = None
         self._engines: dict[str, Engine] = {}
         self._workers: list[asyncio.Task[None]] = []
@@ -440,7 +443,8 @@ class Manager:
         return [informer for cluster in self._clusters.values() for informer in cluster.caches]
 
     def _permits(self, key: Any) -> bool:
-        return self._permit is None or self._permit(namespace_of(key))
+        leads = self._elector is None or self._elector.leading()
+        return leads and (self._permit is None or self._permit(namespace_of(key)))
 
     def _collector(self, supervisor: Supervisor) -> RuntimeCollector:
         return RuntimeCollector(

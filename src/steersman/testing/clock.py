@@ -120,6 +120,10 @@ class VirtualClock:
         """Move the wall clock alone, as an administrator or a leap does; durations must not notice."""
         self._wall += seconds
 
+    def pause(self, seconds: float) -> None:
+        """Let time pass while nobody runs, as for a process that is stopped: what was due is late."""
+        self._now += seconds
+
     @property
     def next_due(self) -> float | None:
         """When the next callback is due on the monotonic scale, if there is one."""
@@ -133,7 +137,7 @@ class VirtualClock:
         return sum(not timer.cancelled for _, _, timer in self._timers)
 
     async def _move_to(self, when: float) -> None:
-        self._now = when
+        self._now = max(self._now, when)
         while self.next_due == when:
             heapq.heappop(self._timers)[2].run()
         await settle()

@@ -460,6 +460,36 @@ async def test_a_worker_that_is_slow_to_end_does_not_let_tasks_act_on_after_the_
     gate.set()
 
 
+@pytest.mark.parametrize("paused", [5.0, 60.0])
+async def test_a_process_that_was_stopped_for_longer_than_its_term_writes_nothing_when_it_goes_on(house, paused):
+    """Nothing had a chance to run that could have cancelled the reconcile."""
+    gate = asyncio.Event()
+
+    async def reconcile(ctx: Any, obj: App) -> None:
+        await gate.wait()
+        await ctx.delete(obj)
+
+    async def delete(*_: Any, **__: Any) -> None:
+        house.diary.append("written")
+
+    manager = await house.run(Controller(App, reconcile), elector=house.elector())
+    manager.cluster().client.delete = delete  # type: ignore[method-assign]
+    house.caches[App].set(app())
+    await settle()
+    house.clock.pause(paused)
+    gate.set()
+    await settle()
+    assert house.diary == (["written"] if paused < 10 else [])
+
+
+async def test_a_process_that_was_stopped_for_longer_than_its_term_begins_nothing_when_it_goes_on(house):
+    await house.run(Controller(App, noting(house)), elector=house.elector())
+    house.clock.pause(60)
+    house.caches[App].set(app())
+    await settle()
+    assert house.diary == []
+
+
 async def test_a_lease_that_was_lost_is_not_given_back(house):
     await house.run(Controller(App, noting(house)), elector=house.elector())
     house.lease.record, house.lease.version = Record(holder="thief", duration_seconds=15), 99

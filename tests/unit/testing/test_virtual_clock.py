@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.testing import VirtualClock
+from steersman.testing.clock import settle
 
 
 async def test_time_stands_still_until_it_is_advanced(clock):
@@ -168,3 +169,15 @@ def test_exactly_the_timers_due_and_not_cancelled_run_in_a_stable_order(timers, 
 
     expected = sorted((delay, number) for number, (delay, cancel) in enumerate(timers) if delay <= span and not cancel)
     assert asyncio.run(history()) == expected
+
+
+async def test_what_was_due_while_nobody_ran_is_late_and_time_does_not_go_back(clock):
+    seen: list[float] = []
+    start = clock.monotonic()
+    clock.call_at(start + 5, lambda: seen.append(clock.monotonic() - start))
+    clock.pause(60)
+    await settle()
+    assert seen == []
+    await clock.advance(1)
+    assert seen == [60]
+    assert clock.monotonic() == start + 61
