@@ -31,7 +31,7 @@ class Database(sm.Resource, group="example.org", version="v1", short_names=("db"
         """How it is doing."""
 
         phase: Annotated[str, sm.Column("Phase")] = ""
-        conditions: Annotated[list[sm.Condition] | None, sm.ListMap("type")] = None
+        conditions: list[sm.Condition] | None = None
 
     spec: Spec
     status: Status = Status()

@@ -8,6 +8,8 @@ refused with the path that leads round in a circle. Rules of translation:
 - scalar defaults become `default`, and a nested struct with defaults becomes `default: {}`, so that defaults inside
   it apply; empty lists and maps do not, because a server that writes them would make every object differ from its
   manifest;
+- a list of structs whose class names its `LIST_KEYS` is a map by these keys, as lists of conditions are by `type`,
+  unless an annotation says otherwise;
 - `int | str` is `x-kubernetes-int-or-string`; `Any` and maps to `Any` keep whatever they are given.
 """
 
@@ -49,20 +51,31 @@ def columns_of(cls: type[msgspec.Struct]) -> list[ColumnSpec]:
 
 def _translate(info: mi.Type, path: str, trail: tuple[type, ...]) -> dict[str, Any]:
     if isinstance(info, mi.Metadata):
-        return {**_translate(info.type, path, trail), **(info.extra_json_schema or {})}
+        said = info.extra_json_schema or {}
+        node = {**_translate(info.type, path, trail), **said}
+        if node.get("x-kubernetes-list-type") != "map":
+            node.pop("x-kubernetes-list-map-keys", None)
+        return node
     if isinstance(info, mi.UnionType):
         return _union(info, path, trail)
     if isinstance(info, (mi.StructType, mi.DataclassType, mi.TypedDictType)):
         return _struct(info, path, trail)
     if isinstance(info, (mi.ListType, mi.SetType, mi.FrozenSetType, mi.VarTupleType)):
         bounds = _bounds(info, min_length="minItems", max_length="maxItems")
-        return {"type": "array", "items": _translate(info.item_type, f"{path}[]", trail), **bounds}
+        items = _translate(info.item_type, f"{path}[]", trail)
+        return {"type": "array", "items": items, **bounds, **_identified(info.item_type)}
     if isinstance(info, mi.DictType):
         bounds = _bounds(info, min_length="minProperties", max_length="maxProperties")
         if isinstance(info.value_type, mi.AnyType):
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **bounds}
         return {"type": "object", "additionalProperties": _translate(info.value_type, f"{path}.*", trail), **bounds}
     return _scalar(info, path)
+
+
+def _identified(item: mi.Type) -> dict[str, Any]:
+    """How the items of a list are told apart, where their class says it."""
+    keys = getattr(getattr(_bare(item), "cls", None), "LIST_KEYS", ())
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)} if keys else {}
 
 
 _NUMBERS = {"ge": "minimum", "le": "maximum", "multiple_of": "multipleOf"}

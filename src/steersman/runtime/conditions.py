@@ -6,7 +6,7 @@ A new reason, message or observed generation keeps it. So equal facts give equal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec.structs import replace
 
@@ -23,6 +23,8 @@ Status = Literal["True", "False", "Unknown"]
 
 class Condition(Struct, omit_defaults=False):
     """One aspect of an object's state. Written in full: the API requires every field but the generation."""
+
+    LIST_KEYS: ClassVar = ("type",)  # lists of them are maps, in definitions too
 
     type: str
     status: Status

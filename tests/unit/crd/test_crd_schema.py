@@ -34,6 +34,7 @@ from steersman.crd import (
 )
 from steersman.kube.definitions import ColumnSpec
 from steersman.kube.objects import Resource, Struct
+from steersman.runtime.conditions import Condition
 
 
 class Colour(enum.StrEnum):
@@ -202,6 +203,23 @@ def test_docstrings_become_descriptions_and_rules_become_validations():
     assert spec["description"] == "What to run."
     assert spec["properties"]["image"]["description"] == "The image, with its tag."
     assert spec["x-kubernetes-validations"][0]["message"] == "only a paused app has no replicas"
+
+
+def test_a_list_of_conditions_is_a_map_by_type_unless_somebody_says_otherwise():
+    class Status(Struct):
+        plain: list[Condition] | None = None
+        atomic: Annotated[list[Condition] | None, Atomic()] = None
+        others: list[str] | None = None
+
+    shown = {
+        name: {key: value for key, value in node.items() if "list" in key}
+        for name, node in schema_of(Status)["properties"].items()
+    }
+    assert shown == {
+        "plain": {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        "atomic": {"x-kubernetes-list-type": "atomic"},
+        "others": {},
+    }
 
 
 def test_a_docstring_of_one_line_may_end_on_the_next():
