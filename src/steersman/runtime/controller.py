@@ -98,6 +98,9 @@ class Controller(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.name and self.target is None:
             raise ConfigError("a controller that is for no kind needs a name", field="controller")
+        second = "key" if self.target is None else "object"
+        for function, argument in ((self.reconcile, second), (self.cleanup, second), (self.on_gone, "key")):
+            _check_arguments(function, argument)
         kind = None if self.target is None else kind_of(self.target)
         if not self.name and kind is not None:
             msgspec.structs.force_setattr(self, "name", kind.kind.lower())
@@ -307,6 +310,21 @@ def controller(
         return made if every is None else made.schedule(every=every)
 
     return decorate
+
+
+def _check_arguments(function: Any, second: str) -> None:
+    """Raise ConfigError unless it can be called as a reconciler is; what cannot tell is believed."""
+    if function is None:
+        return
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(
+            f"{name} is called with two arguments, the context and the {second}", field="controller"
+        ) from None
+    except ValueError:
+        return
 
 
 def _checked(predicate: Predicate | None, target: Any) -> Predicate | None:

@@ -103,6 +103,10 @@ def test_functions_partials_and_objects_can_reconcile_on_the_loop_or_in_a_thread
     [
         (lambda: Controller(None, reconcile), "needs a name"),
         (lambda: Controller("App", reconcile, "x"), "'App' is no kind"),
+        (lambda: Controller(App, lambda ctx: None), "two arguments, the context and the object"),
+        (lambda: Controller(App, "reconcile"), "'reconcile' is called with two arguments"),
+        (lambda: Controller(None, lambda: None, "x"), "two arguments, the context and the key"),
+        (lambda: Controller(App, reconcile).gone(lambda ctx: None), "the context and the key"),  # type: ignore[arg-type, misc]
         (lambda: Controller(App, reconcile).owns("Pod"), "'Pod' is no kind"),  # type: ignore[arg-type]
         (lambda: Controller(App, reconcile).reads(Resource), "Resource'> is no kind"),
         (lambda: Controller(App, reconcile).when(status("readyPod")), "did you mean readyPods"),
