@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from steersman.certificates import Signed
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.errors import ConfigError
-from steersman.kube.errors import AlreadyExists, Conflict, NotFound
+from steersman.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import Kind
 from steersman.logger import Logger
@@ -43,6 +43,7 @@ CONFIGURATIONS = tuple(
     )
     for kind in ("Mutating", "Validating")
 )
+ATTEMPTS = 5  # to tell one configuration whom to trust, while others write to it as well
 _KEYS = {
     "trust": "trust.crt",
     "authority": "ca.crt",
@@ -149,19 +150,26 @@ class ManagedCertificates:
         bundle = base64.b64encode(trust).decode()
         strangers: set[tuple[str, str]] = set()
         for kind in CONFIGURATIONS:
-            assert self._configuration is not None
-            try:
-                live = await self._client.get(kind, self._configuration)
-            except NotFound:
-                continue
-            webhooks = list(enumerate(live.get("webhooks") or ()))
-            ours = [(number, webhook) for number, webhook in webhooks if self._is_ours(webhook)]
-            strangers |= {
-                (webhook["name"], _called_by(webhook)) for _, webhook in webhooks if not self._is_ours(webhook)
-            }
-            wanting = [number for number, webhook in ours if webhook["clientConfig"].get("caBundle") != bundle]
-            if not wanting:
-                continue
+            for attempt in range(ATTEMPTS):
+                try:
+                    strangers |= await self._inject_into(kind, bundle)
+                    break
+                except (Conflict, Invalid):  # the guard did not hold: another replica was faster, most likely
+                    if attempt == ATTEMPTS - 1:
+                        raise
+        self._name_strangers(frozenset(strangers))
+
+    async def _inject_into(self, kind: Kind, bundle: str) -> set[tuple[str, str]]:
+        """The same for one configuration; returns the webhooks in it that are not ours, and what they call."""
+        assert self._configuration is not None
+        try:
+            live = await self._client.get(kind, self._configuration)
+        except NotFound:
+            return set()
+        webhooks = list(enumerate(live.get("webhooks") or ()))
+        ours = [(number, webhook) for number, webhook in webhooks if self._is_ours(webhook)]
+        wanting = [number for number, webhook in ours if webhook["clientConfig"].get("caBundle") != bundle]
+        if wanting:
             guard = {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
             patch = [
                 guard,
@@ -171,7 +179,7 @@ class ManagedCertificates:
                 ),
             ]
             await self._client.patch(kind, self._configuration, patch, type=PatchType.JSON)
-        self._name_strangers(frozenset(strangers))
+        return {(webhook["name"], _called_by(webhook)) for _, webhook in webhooks if not self._is_ours(webhook)}
 
     def _is_ours(self, webhook: dict[str, Any]) -> bool:
         return _called_by(webhook).lower() in {name.lower() for name in self._names}

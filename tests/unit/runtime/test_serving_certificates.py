@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from steersman.kube.errors import NotFound
-from steersman.runtime.servingcerts import CONFIGURATIONS, ManagedCertificates
+from steersman.kube.errors import Invalid, NotFound
+from steersman.runtime.servingcerts import ATTEMPTS, CONFIGURATIONS, ManagedCertificates
 
 MUTATING, VALIDATING = CONFIGURATIONS
 
@@ -21,6 +21,7 @@ class Server:
         self.secret: dict[str, Any] | None = None
         self.held: dict[Any, dict[str, Any]] = {}
         self.patches: list[Any] = []
+        self.rivals = 0  # how many patches somebody else is faster than
 
     async def get(self, kind: Any, _name: str, **_: Any) -> dict[str, Any]:
         found = self.held.get(kind) if kind in CONFIGURATIONS else self.secret
@@ -33,6 +34,11 @@ class Server:
 
     async def patch(self, kind: Any, _name: str, patch: list[dict[str, Any]], **_: Any) -> None:
         self.patches.append(patch)
+        if self.rivals:
+            self.rivals -= 1
+            self.held[kind]["metadata"]["resourceVersion"] += "1"
+        if patch[0]["value"] != self.held[kind]["metadata"]["resourceVersion"]:
+            raise Invalid("the test failed", code=422)
         for step in patch[1:]:
             number = int(step["path"].split("/")[2])
             self.held[kind]["webhooks"][number]["clientConfig"]["caBundle"] = step["value"]
@@ -97,3 +103,19 @@ async def test_webhooks_of_another_program_under_the_same_name_are_left_alone_an
         "database.other.svc",
         "elsewhere.example.org",
     ]
+
+
+async def test_a_replica_that_another_was_faster_than_looks_again(server, clock):
+    server.held[VALIDATING] = configuration(service("database", "ops"))
+    server.rivals = 2
+    await certificates(server, clock).load()
+    assert server.bundles(VALIDATING) == [server.trust]
+    assert len(server.patches) == 3
+
+
+async def test_a_configuration_that_never_rests_is_an_error_and_no_loop(server, clock):
+    server.held[VALIDATING] = configuration(service("database", "ops"))
+    server.rivals = 100
+    with pytest.raises(Invalid):
+        await certificates(server, clock).load()
+    assert len(server.patches) == ATTEMPTS
