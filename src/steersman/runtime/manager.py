@@ -30,7 +30,7 @@ from steersman.runtime.readiness import Readiness, SyncTimeout
 from steersman.runtime.recorder import EventRecorder
 from steersman.runtime.shards import SLOTS
 from steersman.runtime.share import Share, namespace_of
-from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all, retrieved
+from steersman.runtime.supervision import Supervisor, TaskFailed, cancel_all, retrieved, why_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -343,7 +343,7 @@ class Manager:
         error = worker.exception()
         if error is not None:
             log.error("controller broke", task=worker.get_name(), traceback=traceback_of(error))
-            self._supervisor.fail(TaskFailed(f"{worker.get_name()}: {type(error).__name__}: {error}"))
+            self._supervisor.fail(TaskFailed(f"{worker.get_name()}: {why_of(error)}"))
         elif not self._stopping.is_set():
             self._supervisor.fail(TaskFailed(f"{worker.get_name()}: it ended, though nobody asked it to"))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from steersman.clock import Clock
 
-__all__ = ["Supervisor", "TaskFailed", "cancel_all", "retrieved"]
+__all__ = ["Supervisor", "TaskFailed", "cancel_all", "retrieved", "why_of"]
 
 STEADY_SECONDS = 60.0  # a task that ran this long did not fail at once: start over with short delays
 
@@ -109,17 +109,17 @@ class Supervisor:
             problem = "something it waited for was cancelled"
         except Exception as error:  # noqa: BLE001  whatever it is, the task is down
             log.error("task failed", task=name, traceback=traceback_of(error))  # noqa: TRY400  no local variables in logs
-            problem = _why(error)
+            problem = why_of(error)
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
         return problem
 
 
-def _why(error: Exception) -> str:
+def why_of(error: BaseException) -> str:
     """What happened, in a line; a group only says how much happened, so its members speak."""
-    if isinstance(error, ExceptionGroup):
-        return "; ".join(dict.fromkeys(_why(member) for member in error.exceptions))
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(why_of(member) for member in error.exceptions))
     return f"{type(error).__name__}: {error}"
 
 
