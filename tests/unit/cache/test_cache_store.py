@@ -35,6 +35,24 @@ def names(objects) -> list[str]:
     return [obj.metadata.name for obj in objects]
 
 
+# -- what came since a snapshot --------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_can_tell_what_later_ones_show_and_when_that_changes(store):
+    before, after = thing("a", 1), thing("a", 2)
+    store.upsert(before)
+    told: list[ObjectRef] = []
+    with store.snapshot() as snapshot:
+        snapshot.listeners.append(told.append)
+        store.record_write(after)
+        assert (snapshot.get(before.ref), snapshot.latest(before.ref)) == (before, after)
+        store.upsert(after)  # the watch brings what is shown already: the same object, no news
+        assert told == [before.ref]
+        store.remove(thing("a", 3))
+        assert snapshot.latest(before.ref) is None
+        assert told == [before.ref] * 2
+
+
 # -- replace ---------------------------------------------------------------------------------------------------------
 
 
