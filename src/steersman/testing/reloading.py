@@ -23,7 +23,7 @@ from steersman.kube.codec import codec_for
 from steersman.kube.patches import apply_merge_patch
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.operators.reload.apply import patch_for
-from steersman.operators.reload.digest import ConfigMapSource, SecretSource, source_transform
+from steersman.operators.reload.digest import ConfigMapSource, SecretSource, Source, source_transform
 from steersman.operators.reload.fleet import Fleet
 from steersman.operators.reload.forms import Forms
 from steersman.operators.reload.gates import Moment
@@ -33,6 +33,7 @@ from steersman.operators.reload.look import NamespaceSettings
 from steersman.operators.reload.plan import Action
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
 from steersman.operators.reload.policybook import PolicyBook
+from steersman.operators.reload.providers import ProviderClass, ProviderStatus, by_class
 from steersman.operators.reload.totals import total_sources, with_totals
 from steersman.operators.reload.types import NATIVE_ANNOTATIONS, RELOAD, Options
 from steersman.operators.reload.workloads import Workload, workload_class, workload_id, workload_transform
@@ -109,9 +110,15 @@ class World:
     """See the module."""
 
     def __init__(
-        self, options: Options | None = None, *, dialects: Sequence[Dialect] = (), policies: bool = False
+        self,
+        options: Options | None = None,
+        *,
+        dialects: Sequence[Dialect] = (),
+        policies: bool = False,
+        providers: bool = False,
     ) -> None:
-        """`policies`: ReloadPolicy and ClusterReloadPolicy are installed."""
+        """`policies`: ReloadPolicy and ClusterReloadPolicy are installed; `providers`: the secrets store CSI driver."""
+        self._providers = providers
         self._policies = [POLICIES[kind].KIND for kind in POLICIES] if policies else []
         self.options = options or Options()
         self.now = START
@@ -172,7 +179,15 @@ class World:
         """Lose all memory, and start again with what the cluster holds."""
         self.fleet, self.forms, book = Fleet(), Forms(), PolicyBook(self._policies)
         self.keepers = {
-            kind: WorkloadKeeper(rule, self.options, self._dialects, fleet=self.fleet, policies=book, forms=self.forms)
+            kind: WorkloadKeeper(
+                rule,
+                self.options,
+                self._dialects,
+                fleet=self.fleet,
+                policies=book,
+                forms=self.forms,
+                providers=self._providers,
+            )
             for kind, rule in self.rules.items()
         }
         for manifest in self.objects.values():
@@ -261,7 +276,9 @@ class World:
         before, after = (None if one is None else self._decoded(one) for one in (old, new))
         some: Any = after if after is not None else before
         for kind, keeper in self.keepers.items():
-            if isinstance(some, (ConfigMapSource, SecretSource)):
+            if isinstance(some, ProviderClass):
+                keeper.users_of(some)
+            elif isinstance(some, Source):
                 if keeper.ledger.source_changed(before, after):
                     keeper.users_of(some)
             elif isinstance(some, Workload) and type(some).KIND.kind == kind:
@@ -273,13 +290,16 @@ class World:
 
     def _decoded(self, manifest: Manifest) -> Any:
         kind = manifest["kind"]
-        classes: dict[str, Any] = {"ConfigMap": ConfigMapSource, "Secret": SecretSource, "Namespace": NamespaceSettings}
+        seen: tuple[Any, ...] = (ConfigMapSource, SecretSource, NamespaceSettings, ProviderStatus, ProviderClass)
+        classes = {one.KIND.kind: one for one in seen}
         cls = (classes | POLICIES).get(kind) or workload_class(self.rules[kind].kind)
         obj = codec_for(cls).object(msgspec.json.encode(manifest))
         if kind in self.rules:
             return workload_transform(self.rules[kind], self._kept)(obj)
         if kind == "Namespace" or kind in POLICIES:
             return obj
+        if cls is ProviderStatus:
+            return self.keepers["Deployment"].status_transform(obj)
         return source_transform(self._kept, self._hashes, self.options.features.compare, self.forms)(obj)
 
 
@@ -306,6 +326,9 @@ class _Shelf:
         kind = self._kind.kind
         found = sorted(key for key in self._world.objects if key[0] == kind and namespace in (None, key[1]))
         return [self.get(ObjectRef(name, space)) for _, space, name in found]
+
+    def by_index(self, _name: str, value: str) -> Sequence[Any]:
+        return [one for one in self.list() if value in by_class(one)]  # the only index that a look asks for
 
 
 def _merge_by_name(old: Any, new: Any) -> None:

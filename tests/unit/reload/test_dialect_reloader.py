@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import timedelta
 
@@ -358,3 +359,81 @@ def test_after_any_history_the_original_would_restart_nothing_and_we_take_over_f
         cluster.crash()
         cluster.run(after=1)
         assert cluster.restarts == restarts
+
+
+# -------------------------------------------------------------------------------- secrets that a CSI driver mounts
+GROUP = "secrets-store.csi.x-k8s.io/v1"
+SPC_NAMED, SPC_AUTO = f"secretproviderclass.{R}/reload", f"secretproviderclass.{R}/auto"
+CSI = {"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "vault"}}
+MOUNTED = {
+    "volumes": [{"name": "v", "csi": CSI}],
+    "containers": [{"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+}
+
+
+def status(version, *, pod="web-1", provider="vault"):
+    said = {"secretProviderClassName": provider, "podName": pod, "objects": [{"id": "db", "version": version}]}
+    meta = {"name": f"{pod}-{provider}", "namespace": "shop"}
+    return {"apiVersion": GROUP, "kind": "SecretProviderClassPodStatus", "metadata": meta, "status": said}
+
+
+def provider_class(**annotations):
+    meta = {"name": "vault", "namespace": "shop", "annotations": annotations}
+    return {"apiVersion": GROUP, "kind": "SecretProviderClass", "metadata": meta, "spec": {"provider": "vault"}}
+
+
+def rotating(on_workload, *, uses=(MOUNTED,), on_class=None, **options):
+    """A cluster in which a class is mounted, everything is written down, and its secret rotates."""
+    cluster = World(AT_ONCE, dialects=(Reloader(**options),), providers=True)
+    if on_class is not None:
+        cluster.put(provider_class(**on_class))
+    cluster.put(status("1"))
+    cluster.put(workload("web", uses=list(uses), annotations=on_workload))
+    cluster.run()
+    cluster.put(status("2"))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("on_workload", "uses", "on_class", "restarts"),
+    [
+        ({AUTO: "true"}, [MOUNTED], None, True),
+        ({SPC_AUTO: "true"}, [MOUNTED], None, True),
+        ({CM_AUTO: "true"}, [MOUNTED], None, False),
+        ({SPC_NAMED: "vault"}, [MOUNTED], None, True),
+        ({SPC_NAMED: "vault"}, [env_from("app")], None, True),  # named: it need not be mounted here
+        ({SPC_NAMED: "x, v.*t"}, [env_from("app")], None, True),
+        ({SPC_NAMED: "other"}, [env_from("app")], None, False),
+        ({AUTO: "true"}, [env_from("app")], None, False),  # only those it mounts
+        ({AUTO: "true", f"secretproviderclasses.exclude.{R}/reload": "vault"}, [MOUNTED], None, False),
+        ({AUTO: "true"}, [MOUNTED], {IGNORE: "true"}, False),
+        ({SEARCH: "true"}, [MOUNTED], {MATCH: "true"}, True),
+        ({SEARCH: "true"}, [MOUNTED], {}, False),
+        ({AUTO: "true"}, [MOUNTED], {"steersman.dev/reload": "off"}, False),
+    ],
+)
+def test_a_rotated_secret_of_a_provider_restarts_whom_the_annotations_name(on_workload, uses, on_class, restarts):
+    cluster = rotating(on_workload, uses=uses, on_class=on_class)
+    assert cluster.run(after=1) == ({"deployment/web": "restart"} if restarts else {})
+    assert cluster.run(after=1) == {}
+
+
+def test_a_rotation_is_written_as_the_original_writes_it_and_its_word_is_taken_over():
+    cluster = rotating({AUTO: "true"})
+    cluster.run(after=1)
+    sha = hashlib.sha1(b"SecretProviderClassName=vault;db=2", usedforsecurity=False).hexdigest()
+    assert variables(cluster) == {("main", "STAKATER_VAULT_SECRETPROVIDERCLASS"): sha}
+    cluster.edit("Deployment", "web", {"metadata": {"annotations": {"steersman.dev/applied": None}}})
+    cluster.crash()
+    assert cluster.run(after=1) == {"deployment/web": "seed"}
+    cluster.edit("Deployment", "web", {"metadata": {"annotations": {"steersman.dev/applied": None}}})
+    cluster.put(status("3"))
+    cluster.crash()
+    assert cluster.run(after=1) == {"deployment/web": "restart"}
+
+
+def test_the_annotation_names_the_class_whose_secret_rotated():
+    cluster = rotating({SPC_NAMED: "vault"}, strategy=Strategy.ANNOTATIONS)
+    cluster.run(after=1)
+    told = json.loads(cluster.get("Deployment", "web")["spec"]["template"]["metadata"]["annotations"][LAST])
+    assert (told["type"], told["name"], told["containerRefs"]) == ("SECRETPROVIDERCLASS", "vault", ["main"])

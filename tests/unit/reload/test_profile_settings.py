@@ -8,6 +8,7 @@ import pytest
 
 from steersman.errors import ConfigError
 from steersman.operators.reload.profiles import PROFILES, read_profile
+from steersman.operators.reload.rights import rules
 from steersman.operators.reload.types import SourceKind, Window
 
 
@@ -317,3 +318,11 @@ def test_a_flag_of_wave_that_cannot_be_honoured_is_told_with_its_name(argv, mess
 @pytest.mark.parametrize("name", PROFILES)
 def test_no_profile_limits_how_often_a_workload_restarts_unless_somebody_asks(name):
     assert read_profile(name, (), {}).config.options().budget.restarts == 0
+
+
+@pytest.mark.parametrize(("argv", "watched"), [([], False), (["--enable-csi-integration"], True)])
+def test_reloader_watches_what_the_csi_driver_mounts_when_it_is_asked_to(argv, watched):
+    profile = read_profile("reloader", argv, {})
+    groups = {group for rule in rules(profile.config) for group in rule.api_groups or ()}
+    assert ("secrets-store.csi.x-k8s.io" in groups) is watched
+    assert profile.notes == ()

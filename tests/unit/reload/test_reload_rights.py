@@ -29,6 +29,7 @@ def test_workloads_are_watched_and_patched_and_nothing_else():
         ("", "secrets"): {"list", "watch"},
         ("coordination.k8s.io", "leases"): {"list", "watch"},
         ("secrets-store.csi.x-k8s.io", "secretproviderclasspodstatuses"): {"list", "watch"},
+        ("secrets-store.csi.x-k8s.io", "secretproviderclasses"): {"list", "watch"},
     }
 
 

@@ -22,7 +22,7 @@ from steersman.operators.reload.oversight import Oversight
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
 from steersman.operators.reload.policybook import PolicyBook
 from steersman.operators.reload.policystatus import policy_controllers
-from steersman.operators.reload.providers import BY_CLASS, ProviderStatus, by_class, kept_status
+from steersman.operators.reload.providers import BY_CLASS, ProviderClass, ProviderStatus, by_class
 from steersman.operators.reload.rights import rules as least_rights
 from steersman.operators.reload.tables import tables_of
 from steersman.operators.reload.types import (
@@ -91,7 +91,9 @@ def controllers(
         later=True,
         words=kind_words(options.kinds),
     )
-    mounted, forms = options.watch_secrets and served is not None, Forms()
+    mounted, forms = options.watch_providers, Forms()
+    if mounted is None:
+        mounted = options.watch_secrets and served is not None
     keepers = [
         WorkloadKeeper(rule, options, dialects, metrics, oversight, fleet, book, forms, providers=mounted)
         for rule in rules
@@ -125,9 +127,10 @@ def _controller(keeper: WorkloadKeeper) -> Controller:
         made = made.watches(SecretSource, to=keeper.users_of, **sources)
     if SourceKind.PROVIDER_CLASS in keeper.source_kinds:
         data = Predicate("versions", ledger.source_changed)
-        rows: dict[str, Any] = {**where, "when": data, "transform": kept_status, "optional": True}
-        made = made.watches(ProviderStatus, to=keeper.users_of, **rows)
+        rows: dict[str, Any] = {**where, "to": keeper.users_of, "optional": True}
+        made = made.watches(ProviderStatus, when=data, transform=keeper.status_transform, **rows)
         made = made.index(ProviderStatus, BY_CLASS, by_class)
+        made = made.watches(ProviderClass, when=annotation(*sorted(kept)), transform=keeper.source_transform, **rows)
     if options.namespaces is None and options.watch_namespaces:
         asked = annotation(*NATIVE_ANNOTATIONS)
         made = made.watches(

@@ -28,6 +28,7 @@ from steersman.operators.reload.oversight import Oversight
 from steersman.operators.reload.plan import APPLYING, UNDER_WAY, Action
 from steersman.operators.reload.podkeeper import CALL_AGAIN_SECONDS, PodKeeper
 from steersman.operators.reload.policybook import PolicyBook
+from steersman.operators.reload.providers import status_transform
 from steersman.operators.reload.reach import Reach
 from steersman.operators.reload.recreate import begin, carry_on, intent_of
 from steersman.operators.reload.state import write_state
@@ -100,6 +101,7 @@ class WorkloadKeeper:
         self.source_transform = source_transform(
             kept_annotations(dialects), hashes, options.features.compare, self.forms
         )
+        self.status_transform = status_transform(hashes)
         self.pods = PodKeeper(self.fleet.rollouts)
         self.news = Channel()
         self.fleet.wakers[rule.kind.kind] = self.news.send

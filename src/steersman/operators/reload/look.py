@@ -20,7 +20,7 @@ from steersman.operators.reload.forms import SOURCES, Forms
 from steersman.operators.reload.gates import Policy
 from steersman.operators.reload.kinds import BUILT_IN, kind_words
 from steersman.operators.reload.plan import Plan, make_plan
-from steersman.operators.reload.providers import BY_CLASS, ProviderStatus, latest
+from steersman.operators.reload.providers import BY_CLASS, ProviderClass, ProviderStatus, latest, said_on
 from steersman.operators.reload.rulings import Layer, policy_for
 from steersman.operators.reload.settings import Settings, read_namespace_settings
 from steersman.operators.reload.types import NOTIFY, Options, SourceKind, SourceRef
@@ -73,7 +73,8 @@ class SnapshotSources:
         if ref.kind not in self.kinds:
             return None
         if ref.kind is SourceKind.PROVIDER_CLASS:
-            return latest(self._cache[ProviderStatus].by_index(BY_CLASS, f"{ref.namespace}/{ref.name}"))
+            mounted = latest(self._cache[ProviderStatus].by_index(BY_CLASS, f"{ref.namespace}/{ref.name}"))
+            return said_on(mounted, self._cache[ProviderClass].get(ObjectRef(ref.name, ref.namespace)))
         return self._forms.shown(self._cache[SOURCES[ref.kind]].get(ObjectRef(ref.name, ref.namespace)), ref)
 
     def compares(self, ref: SourceRef, ways: str) -> None:
@@ -92,8 +93,11 @@ class SnapshotSources:
     def of_namespace(self, kind: SourceKind, namespace: str) -> Sequence[Source]:
         """All sources of a kind in one namespace."""
         self.asked.add(f"{kind.value}/{namespace}/*")
-        if kind not in self.kinds or kind not in SOURCES:
+        if kind not in self.kinds:
             return ()
+        if kind is SourceKind.PROVIDER_CLASS:
+            statuses: Sequence[ProviderStatus] = self._cache[ProviderStatus].list(namespace=namespace)
+            return [one for ref in sorted({status.source for status in statuses}) if (one := self.get(ref)) is not None]
         found: Sequence[Source] = self._cache[SOURCES[kind]].list(namespace=namespace)
         return found
 

@@ -4,22 +4,28 @@ The class itself says where secrets come from, and does not change when they do.
 driver notes per pod, in a SecretProviderClassPodStatus. A class says what the status that was written last says: a
 rotation reaches pods one after the other, and the first one is the news. Versions are names the provider gives, never
 values. A class that no pod has mounted says nothing, and holds nothing back.
+
+The class is watched as well, for what people write on it: the same annotations as on a ConfigMap or a Secret.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import field
+from msgspec.structs import replace
 
 from steersman.kube.objects import ObjectMeta, Struct
 from steersman.operators.reload.digest import Source, key_digest
 from steersman.operators.reload.types import SourceKind, SourceRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["BY_CLASS", "ProviderStatus", "by_class", "kept_status", "latest"]
+    from steersman.operators.reload.digest import Hash
+
+__all__ = ["BY_CLASS", "ProviderClass", "ProviderStatus", "by_class", "latest", "said_on", "status_transform"]
 
 BY_CLASS: Final = "secretproviderclass"  # the index
 
@@ -56,17 +62,44 @@ class ProviderStatus(
         return SourceRef(SourceKind.PROVIDER_CLASS, self.namespace, self.provider)
 
 
-def kept_status(found: ProviderStatus) -> ProviderStatus:
-    """What the cache keeps of a status."""
-    meta, said = found.metadata, found.status
-    return ProviderStatus(
-        metadata=ObjectMeta(
-            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
-        ),
-        provider=found.provider if said is None else said.secret_provider_class_name,
-        digests=found.digests
-        if said is None
-        else {one.id: key_digest(one.version.encode()) for one in said.objects or ()},
+class ProviderClass(
+    Source,
+    group="secrets-store.csi.x-k8s.io",
+    version="v1",
+    kind="SecretProviderClass",
+    plural="secretproviderclasses",
+):
+    """A class, for its annotations."""
+
+
+@lru_cache(maxsize=64)
+def status_transform(hashes: tuple[Hash, ...] = ()) -> Callable[[ProviderStatus], ProviderStatus]:
+    """What the cache keeps of a status: always the same function for the same arguments, as caches ask for."""
+
+    def kept(found: ProviderStatus) -> ProviderStatus:
+        meta, said = found.metadata, found.status
+        objects = {} if said is None else {one.id: one.version for one in said.objects or ()}
+        named = "" if said is None else said.secret_provider_class_name
+        data = {**objects, "SecretProviderClassName": named}
+        told = {one.name: one(SourceKind.PROVIDER_CLASS, data, None) for one in hashes if said is not None}
+        return ProviderStatus(
+            metadata=ObjectMeta(
+                name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+            ),
+            provider=named or found.provider,
+            digests=found.digests if said is None else {one: key_digest(objects[one].encode()) for one in objects},
+            hashes=found.hashes if said is None else told,
+        )
+
+    return kept
+
+
+def said_on(status: ProviderStatus | None, kept: ProviderClass | None) -> ProviderStatus | None:
+    """The status of a class with what is written on the class."""
+    if status is None or kept is None or not kept.metadata.annotations:
+        return status
+    return replace(
+        status, metadata=replace(status.metadata, annotations=kept.metadata.annotations), settings=kept.settings
     )
 
 

@@ -1,7 +1,8 @@
 """The least rights that the operator needs with a configuration. Pure.
 
     always               list and watch workloads of each kind, patch them; list and watch ConfigMaps
-    secrets              list and watch Secrets, and what the secrets store CSI driver has mounted
+    secrets              list and watch Secrets
+    secretProvider…      list and watch what the secrets store CSI driver has mounted; as secrets, if not said
     …Names               the same for these names only, since they are asked for one by one
     all namespaces       list and watch Namespaces, for what is written on them
     a budget             read one source when it is used up, to name who writes it
@@ -28,6 +29,7 @@ from msgspec.structs import replace
 from steersman.kube.types.rbac import PolicyRule
 from steersman.operators.reload.holders import RULES as HOLDERS
 from steersman.operators.reload.kinds import BUILT_IN, RECREATE, kind_rules
+from steersman.operators.reload.providers import ProviderClass, ProviderStatus
 from steersman.operators.reload.rivals import RULES as RIVALS
 from steersman.operators.reload.types import ReloadConfig, SourceKind
 
@@ -53,7 +55,9 @@ def rules(config: ReloadConfig | None) -> Sequence[PolicyRule]:
         made.append(_named(_rule("", "configmaps", "list", "watch", *read), options.names.get(SourceKind.CONFIGMAP)))
     if options.watch_secrets:
         made.append(_named(_rule("", "secrets", "list", "watch", *read), options.names.get(SourceKind.SECRET)))
-        made.append(_rule("secrets-store.csi.x-k8s.io", "secretproviderclasspodstatuses", "list", "watch"))
+    if options.watch_secrets if options.watch_providers is None else options.watch_providers:
+        mounted = (ProviderStatus.KIND, ProviderClass.KIND)
+        made += [_rule(one.group, one.plural, "list", "watch") for one in mounted]
     if options.namespaces is None and options.watch_namespaces:
         made.append(_rule("", "namespaces", "list", "watch"))
     if options.policies:

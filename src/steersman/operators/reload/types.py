@@ -293,6 +293,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: frozenset[str] | None = None
     features: Features = Features()
     watch_secrets: bool = True
+    watch_providers: bool | None = None  # None: as Secrets
     watch_configmaps: bool = True
     watch_namespaces: bool = True
     source_selector: str | None = None  # only sources with these labels are watched
@@ -369,6 +370,7 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     audit_period: str = ""  # how often stale pods are counted, e.g. 5m; never when empty
     namespaces: tuple[str, ...] = ()  # none: all
     secrets: bool = True  # watch Secrets
+    secret_provider_classes: bool | None = None  # watch what the secrets store CSI driver mounts; None: as Secrets
     config_maps: bool = True  # watch ConfigMaps
     narrow: str = "refused"  # watch used names one by one: never, where a list is refused, or always
     config_map_names: tuple[str, ...] = ()  # only these, one by one; none: all
@@ -417,6 +419,7 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
             policies=self.policies,
             namespaces=frozenset(self.namespaces) or None,
             watch_secrets=self.secrets,
+            watch_providers=self.secret_provider_classes,
             features=features(self.actions, self.compare, self.notify, self.hook, self.audit_period),
             watch_configmaps=self.config_maps,
             watch_namespaces=self.namespace_settings or bool(self.namespace_selector),

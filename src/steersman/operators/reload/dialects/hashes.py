@@ -52,6 +52,8 @@ class XingHash:
 
     def __call__(self, kind: SourceKind, data: Data, binary: Data) -> str:  # noqa: ARG002  # not hashed
         """See the module."""
+        if kind is SourceKind.PROVIDER_CLASS:
+            return ""
         texts = _texts(data)
         if not texts:
             return f"{_short('null')} {_short('{}')}"

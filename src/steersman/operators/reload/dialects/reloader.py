@@ -2,6 +2,7 @@
 
     on a workload or its template   reloader.stakater.com/auto, configmap.…/auto, secret.…/auto      all it reads
                                     configmap.reloader.stakater.com/reload, secret.…/reload          names, expressions
+                                    secretproviderclass.…/auto, secretproviderclass.…/reload         the same
                                     reloader.stakater.com/search                                     those with match
     on a Deployment                 deployment.reloader.stakater.com/pause-period                    changes wait
     on a Rollout                    reloader.stakater.com/rollout-strategy: restart                  by spec.restartAt
@@ -47,7 +48,6 @@ _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FOREIGN: Final = re.compile(r"[^A-Z0-9]+")
 _BY_NAME: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "CronJob"})  # whose lists merge by name
 _READ: Final = frozenset({Form.ENV, Form.ENV_FROM, Form.VOLUME, Form.PROJECTED, Form.CSI})
-_NAMES_ONE: Final = frozenset({SourceKind.CONFIGMAP, SourceKind.SECRET})
 
 
 class Strategy(StrEnum):
@@ -116,7 +116,7 @@ class Reloader:
     def claims(self, workload: Workload, sources: Sources) -> Iterator[Claim]:
         """The sources that the truth table lets in."""
         read = _read(workload)
-        named = {source for kind in _NAMES_ONE for source in self._named(workload, kind, sources)}
+        named = {source for kind in SourceKind for source in self._named(workload, kind, sources)}
         for source in sorted(read.keys() | named):
             decision, rule = self._verdict(workload, source, sources.get(source))
             if decision is Verdict.NAMED:
@@ -229,7 +229,7 @@ class Reloader:
                 yield SourceRef(kind, workload.namespace, word)
                 continue
             for held in sources.of_namespace(kind, workload.namespace):
-                if pattern.matches(held.name):
+                if pattern.matches(held.source.name):
                     yield held.source
 
     def _shared(self, workload: Workload, source: SourceRef) -> bool:

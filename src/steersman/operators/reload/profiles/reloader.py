@@ -135,6 +135,7 @@ def _config(said: Arguments) -> ReloadConfig:
         budget=BudgetConfig(restarts=0),
         namespaces=said.words("namespaces") or ((alone,) if alone else ()),
         secrets="secrets" not in ignored,
+        secret_provider_classes=said.truth("enable-csi-integration"),
         config_maps="configmaps" not in ignored,
         ignore_namespaces=said.words("namespaces-to-ignore"),
         namespace_selector=_labels(said, "namespace-selector"),
@@ -218,8 +219,6 @@ def _notes(said: Arguments) -> list[str]:
         found.append("reload-on-create: a source that appears restarts whoever can run without it, with or without it")
     if said.truth("sync-after-restart"):
         found.append("sync-after-restart: what changed while nobody ran is always found, and nothing else restarts")
-    if said.truth("enable-csi-integration"):
-        found.append("enable-csi-integration: rotations of SecretProviderClasses are not seen; synced Secrets are")
     if said.truth("enable-pprof"):
         found.append("enable-pprof: there is no Go profiler in this program")
     if said.text("ALERT_ADDITIONAL_INFO"):

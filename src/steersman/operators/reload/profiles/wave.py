@@ -65,6 +65,7 @@ def read_wave(argv: Sequence[str], environ: Mapping[str, str]) -> Profile:
             budget=BudgetConfig(restarts=0),
             namespaces=said.words("namespaces"),
             namespace_settings=False,
+            secret_provider_classes=False,
         ),
         dialects=(Wave(),),
         listen=":8080",

@@ -49,6 +49,7 @@ def read_xing(argv: Sequence[str], environ: Mapping[str, str]) -> Profile:
             kinds=("Deployment", "StatefulSet"),
             budget=BudgetConfig(restarts=0),
             namespace_settings=False,
+            secret_provider_classes=False,
         ),
         dialects=(Xing(),),
         listen=":10254",
