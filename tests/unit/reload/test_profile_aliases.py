@@ -58,6 +58,10 @@ RELOADER = [
     "reloader_errors_total",
     "reloader_retries_total",
     "reloader_events_received_total",
+    "reloader_events_processed_total",
+    "reloader_reconcile_duration_seconds_bucket",
+    "reloader_action_latency_seconds_bucket",
+    "reloader_workqueue_latency_seconds_bucket",
     "reloader_workloads_scanned_total",
     "reloader_workloads_matched_total",
     "reloader_reload_executed_total_by_namespace",
@@ -72,7 +76,15 @@ class Shown:
         self.registry = CollectorRegistry()
         self.oversight = Oversight()
         profile = read_profile(name, (), {"METRICS_COUNT_BY_NAMESPACE": "enabled"})
-        standing = Standing(leading=lambda: True, watches=lambda: (3, 1, 7), sources=lambda: 5, queue=lambda: (1, 2, 3))
+        standing = Standing(
+            leading=lambda: True,
+            watches=lambda: (3, 1, 7),
+            sources=lambda: 5,
+            queue=lambda: (1, 2, 3),
+            looks=lambda: ([("0.1", 3), ("+Inf", 4)], 2.5),
+            queued=lambda: ([("0.001", 5), ("+Inf", 6)], 1.5),
+            tick=lambda: self.world.now + 3,
+        )
         self.aliases = aliases_for(profile, self.oversight, standing, self.registry)
         self.oversight.listeners.append(self.aliases)
         self.world = World(options, dialects=[dialect])
@@ -172,15 +184,48 @@ def test_a_workload_that_is_deleted_takes_no_part_in_the_counts_of_xing():
 
 def test_every_metric_of_reloader_is_there_and_success_is_told_from_failure():
     shown = Shown("reloader", Xing(), options(window=AT_ONCE))
-    look = shown.step()
-    shown.change("b")
     shown.step()
+    shown.change("b")
+    look = shown.step()
+    shown.aliases.saw("configmaps", None, look)
     shown.oversight.failed(look, ServerError("boom"))
     assert set(RELOADER) <= shown.names()
     assert shown.value("reloader_reload_executed_total", success="true") == 1
     assert shown.value("reloader_reload_executed_total", success="false") == 1
     assert shown.value("reloader_reload_executed_total_by_namespace", success="true", namespace="shop") == 1
     assert shown.value("reloader_action_total", workload_kind="Deployment", result="success") == 1
+
+
+def test_the_histograms_of_reloader_say_how_long_looks_restarts_and_the_queue_take():
+    shown = Shown("reloader", Xing(), options(window=AT_ONCE))
+    shown.step()
+    assert shown.value("reloader_action_latency_seconds_count", workload_kind="Deployment") is None
+    shown.change("b")
+    shown.step()
+    assert shown.value("reloader_action_latency_seconds_sum", workload_kind="Deployment") == 3
+    assert shown.value("reloader_action_latency_seconds_bucket", workload_kind="Deployment", le="2.5") == 0
+    assert shown.value("reloader_action_latency_seconds_bucket", workload_kind="Deployment", le="5.0") == 1
+    assert shown.value("reloader_reconcile_duration_seconds_bucket", result="success", le="0.1") == 3
+    assert shown.value("reloader_reconcile_duration_seconds_sum", result="success") == 2.5
+    assert shown.value("reloader_workqueue_latency_seconds_count") == 6
+
+
+def test_reloader_s_events_are_counted_by_what_happened_to_which_kind_and_what_came_of_it():
+    shown = Shown("reloader", Xing(), options(window=AT_ONCE))
+    for old, new in ((None, 1), (1, 2), (2, 3), (3, None)):
+        shown.aliases.saw("configmaps", old, new)
+    counts = {
+        one: shown.value("reloader_events_received_total", event_type=one, resource_type="configmaps")
+        for one in ("add", "update", "delete")
+    }
+    assert counts == {"add": 1, "update": 2, "delete": 1}
+    shown.step()
+    shown.change("b")
+    look = shown.step()
+    shown.oversight.failed(look, ServerError("boom"))
+    for result in ("success", "error"):
+        labels = {"event_type": "unknown", "resource_type": "configmaps", "result": result}
+        assert shown.value("reloader_events_processed_total", **labels) == 1
 
 
 # ----------------------------------------------------------------------------------------------------------- endpoints

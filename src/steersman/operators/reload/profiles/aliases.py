@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import Counter, Gauge, Histogram, Info
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from steersman.clock import SYSTEM_CLOCK
 from steersman.operators.reload.plan import Action
+from steersman.operators.reload.types import SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +34,14 @@ __all__ = ["ReloaderAliases", "ShipshapeAliases", "Standing", "XingAliases", "al
 _SS: Final = "configmap_reload"
 _XG: Final = "deployment_restart_controller"
 _LATENCY: Final = (0.5, 1, 2, 5, 10, 20, 30, 60)
+_ACTION_LATENCY: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_RESOURCES: Final = {
+    SourceKind.CONFIGMAP: "configmaps",
+    SourceKind.SECRET: "secrets",
+    SourceKind.PROVIDER_CLASS: "secretproviderclasspodstatuses",
+}
+Durations = tuple[list[tuple[str, int]], float]  # by upper bound as Prometheus counts them, and their sum
+NONE_YET: Final[Durations] = ([("+Inf", 0)], 0.0)
 
 
 class Standing:
@@ -44,12 +54,21 @@ class Standing:
         watches: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
         sources: Callable[[], int] = lambda: 0,
         queue: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
+        looks: Callable[[], Durations] = lambda: NONE_YET,
+        queued: Callable[[], Durations] = lambda: NONE_YET,
+        tick: Callable[[], float] = SYSTEM_CLOCK.monotonic,
     ) -> None:
-        """`watches`: opened, failed, events received; `queue`: depth, additions, retries."""
+        """`watches`: opened, failed, events received; `queue`: depth, additions, retries.
+
+        `looks` and `queued`: how long looks took, and keys were in the queue before. `tick`: the time of windows.
+        """
         self.leading = leading
         self.watches = watches
         self.sources = sources
         self.queue = queue
+        self.looks = looks
+        self.queued = queued
+        self.tick = tick
 
 
 def aliases_for(profile: Profile, oversight: Oversight, standing: Standing, registry: CollectorRegistry) -> Any:
@@ -221,6 +240,17 @@ class ReloaderAliases:
         self.errors = counter("errors", "Restarts that failed, by type.", "type")
         self.scanned = counter("workloads_scanned", "Workloads looked at.", "kind")
         self.matched = counter("workloads_matched", "Workloads restarted.", "kind")
+        self.received = counter("events_received", "Changes of sources seen.", "event_type", "resource_type")
+        self.processed = counter(
+            "events_processed", "Changes of sources acted on.", "event_type", "resource_type", "result"
+        )
+        self.latency = Histogram(
+            "reloader_action_latency_seconds",
+            "From the first sight of a change to its restart.",
+            ["workload_kind"],
+            buckets=_ACTION_LATENCY,
+            registry=registry,
+        )
         _Read(self._families, registry)
 
     def looked(self, look: Look, *, written: bool) -> None:
@@ -231,7 +261,7 @@ class ReloaderAliases:
         if written and look.plan.action is Action.RESTART:
             self.matched.labels(kind).inc()
             self.actions.labels(kind, "success").inc()
-            self._executed("true", look.workload.namespace)
+            self._executed("true", look, "success")
         elif not look.edges.tracked:
             self.skipped.labels("not_enrolled").inc()
         elif not look.plan.changes:
@@ -243,17 +273,31 @@ class ReloaderAliases:
         self.reconciles.labels("error").inc()
         self.actions.labels(kind, "error").inc()
         self.errors.labels(error.reason or "unknown").inc()
-        self._executed("false", look.workload.namespace)
+        self._executed("false", look, "error")
 
-    def _executed(self, success: str, namespace: str) -> None:
+    def saw(self, resource: str, old: object | None, new: object | None, _initial: bool = False) -> None:
+        """Count a change of a source that the watch brought; the original counts what was there at its start too."""
+        self.received.labels("add" if old is None else "delete" if new is None else "update", resource).inc()
+
+    def _executed(self, success: str, look: Look, result: str) -> None:
+        namespace, observed = look.workload.namespace, look.plan.observed
         self.executed.labels(success).inc()
         if self._spaces is not None:
             self._spaces.labels(success, namespace).inc()
+        for kind in sorted({change.source.kind for change in look.plan.changes}):
+            self.processed.labels("unknown", _RESOURCES[kind], result).inc()  # the original knows no better
+        if look.plan.changes:
+            waited = max(0.0, self._standing.tick() - observed.first)
+            self.latency.labels(type(look.workload).KIND.kind).observe(waited)
 
     def _families(self) -> Iterator[Metric]:
         depth, adds, retries = self._standing.queue()
         yield GaugeMetricFamily("reloader_workqueue_depth", "Keys that are ready.", value=depth)
         yield CounterMetricFamily("reloader_workqueue_adds", "Keys that became dirty.", value=adds)
         yield CounterMetricFamily("reloader_retries", "Keys put back after a failure.", value=retries)
-        _, _, events = self._standing.watches()
-        yield CounterMetricFamily("reloader_events_received", "Changes of objects seen.", value=events)
+        looks = HistogramMetricFamily("reloader_reconcile_duration_seconds", "Time of one look.", labels=["result"])
+        looks.add_metric(["success"], *self._standing.looks())
+        yield looks
+        buckets, total = self._standing.queued()
+        text = "Time in the queue before a look."
+        yield HistogramMetricFamily("reloader_workqueue_latency_seconds", text, buckets=buckets, sum_value=total)

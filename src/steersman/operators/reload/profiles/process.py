@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import signal
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -24,7 +25,7 @@ from steersman.errors import SteersmanError
 from steersman.kube.client import Client
 from steersman.operators.reload.controller import parts
 from steersman.operators.reload.oversight import Oversight
-from steersman.operators.reload.profiles.aliases import Standing, aliases_for
+from steersman.operators.reload.profiles.aliases import NONE_YET, Standing, aliases_for
 from steersman.operators.reload.profiles.endpoints import routes_for
 from steersman.operators.reload.profiles.flush import flush
 from steersman.operators.reload.rivals import LEASES
@@ -35,12 +36,14 @@ from steersman.runtime.manager import Manager
 from steersman.runtime.parts import Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client import CollectorRegistry
 
     from steersman.kube.clusterconfig import ClusterConfig
+    from steersman.operators.reload.profiles.aliases import Durations
     from steersman.operators.reload.profiles.profile import Profile
+    from steersman.runtime.histogram import Histogram
 
 __all__ = ["Process", "RightsMissing", "run_profile"]
 
@@ -174,13 +177,21 @@ class Process:
                 if health.refused:
                     return f"{health.name}: {health.problem}"
 
+    def _listen(self) -> None:
+        """Tell the metrics of every change of a source, where they count them."""
+        for informer in self.manager.cluster().caches if hasattr(self.aliases, "saw") else ():
+            plural = informer.kind.plural
+            if plural in ("configmaps", "secrets", "secretproviderclasspodstatuses"):
+                informer.add_handler(partial(self.aliases.saw, plural))
+
     async def _leadership(self) -> None:
         """Tell the metrics when leadership comes and goes."""
-        if not hasattr(self.aliases, "elected"):
-            return
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self.manager.working.wait()
+        self._listen()
+        if not hasattr(self.aliases, "elected"):
+            return
         self.aliases.elected(loop.time() - began)
         try:
             await asyncio.Event().wait()
@@ -199,12 +210,29 @@ class Process:
             depth = sum(sum(one.depths().values()) for one in queues)
             return depth, sum(one.adds for one in queues), sum(one.retries for one in queues)
 
+        def looks() -> Durations:
+            return _together(engine.tally.seconds for engine in manager.engines.values())
+
+        def queued() -> Durations:
+            return _together(engine.queue.queue_seconds for engine in manager.engines.values())
+
         return Standing(
+            looks=looks,
+            queued=queued,
             leading=self.leading,
             watches=lambda: (_total(metrics.watches), _total(metrics.failures), _total(metrics.events)),
             sources=sources,
             queue=queue,
         )
+
+
+def _together(histograms: Iterable[Histogram]) -> Durations:
+    """Several histograms with the same bounds as one."""
+    found = list(histograms)
+    if not found:
+        return NONE_YET
+    rows = zip(*(one.cumulative() for one in found), strict=True)
+    return [(row[0][0], sum(count for _, count in row)) for row in rows], sum(one.total for one in found)
 
 
 def _total(family: Any) -> int:
