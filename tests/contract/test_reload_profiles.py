@@ -7,7 +7,7 @@ import json
 import aiohttp
 import pytest
 
-from steersman.kube.errors import Forbidden, NotFound, ServerError
+from steersman.kube.errors import Forbidden, NotFound, ServerError, Unauthorized
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.resources import Kind
 from steersman.kube.times import format_micro_time
@@ -18,7 +18,7 @@ from steersman.operators.reload.profiles.process import RightsMissing
 from steersman.operators.reload.state import read_state
 from steersman.operators.reload.types import APPLIED, RESTARTED_FOR, SourceKind
 from steersman.testing import RequestLog, eventually
-from steersman.testing.stations import refusing, station
+from steersman.testing.stations import interrupting, refusing, station
 
 CM = SourceKind.CONFIGMAP
 APPS = {
@@ -316,6 +316,20 @@ async def test_shipshape_a_process_that_may_not_read_ends_with_an_error_and_is_n
             pytest.fail("it began to work")
 
 
+@pytest.mark.parametrize("error", [Unauthorized("who are you?", code=401), Forbidden("not any more", code=403)])
+async def test_shipshape_a_watch_that_is_refused_while_it_runs_ends_the_process_with_an_error(site, error):
+    async def run(interrupt):
+        async with shipshape(site) as process:
+            assert process.ready()
+            interrupt(error)
+            await eventually(lambda: not process.ready(), "it is not ready", timeout=LONG)
+            await eventually(process.manager._stopping.is_set, "it stops by itself", timeout=LONG)
+
+    await site.source(labels=env(), mode="a")
+    with interrupting(site.client, "/configmaps") as interrupt, pytest.raises(RightsMissing, match="configmaps"):
+        await run(interrupt)
+
+
 async def test_shipshape_serves_the_paths_of_the_original_and_everything_else_that_is_known(site):
     await site.source(labels=env(), mode="a")
     async with shipshape(site) as process, aiohttp.ClientSession() as session:
@@ -572,3 +586,25 @@ async def test_in_the_shadow_nothing_is_written_and_decisions_are_reported(site)
                 await eventually(ours, "our restart waits for its counterpart", timeout=LONG)
         assert [one for one in log.writes if "/deployments/" in one] == []
         assert APPLIED not in await site.annotations()
+
+
+# ------------------------------------------------------------------------------------------------------------ reloader
+async def test_reloader_counts_every_event_and_how_long_it_all_took(site):
+    await site.source(mode="a")
+    await site.workload(annotations={"reloader.stakater.com/auto": "true"})
+    async with station(site.client, site.namespace, "reloader") as process:
+        await site.seeded()
+        await site.source(mode="b")
+        await site.restarted(1)
+        await site.delete_source()
+
+        def deleted():
+            labels = {"event_type": "delete", "resource_type": "configmaps"}
+            return scraped(process, "reloader_events_received_total", **labels)
+
+        assert await eventually(deleted, "the deletion is counted", timeout=LONG) == 1
+        labels = {"event_type": "update", "resource_type": "configmaps"}
+        assert scraped(process, "reloader_events_received_total", **labels) == 1
+        assert scraped(process, "reloader_reconcile_duration_seconds_count", result="success") >= 2
+        assert scraped(process, "reloader_workqueue_latency_seconds_count") >= 2
+        assert scraped(process, "reloader_action_latency_seconds_count", workload_kind="Deployment") == 1

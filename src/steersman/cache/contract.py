@@ -42,7 +42,7 @@ class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
     objects: int = 0
     resource_version: str = ""  # the revision the store has reached
     last_event_seconds: float | None = None  # age of the last event or bookmark; None before the first
-    refused: bool = False  # rights are missing, to list as well as to watch
+    refused: bool = False  # rights are missing, to list as well as to watch, or the server does not know who asks
     unseen: frozenset[str] = frozenset()  # namespaces that have never been listed; of a watch per namespace only
     problem: str | None = None  # why it is not (or only partly) working, and the way out; never a secret value
     partial: bool = False  # the problem is one of single objects, names or namespaces: everything else is well

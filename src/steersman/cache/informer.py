@@ -35,7 +35,7 @@ from steersman.cache.store import Store
 from steersman.cache.subscribers import Subscribers
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.kube.codec import Undecodable
-from steersman.kube.errors import Forbidden, NotFound
+from steersman.kube.errors import CredentialsFailed, Forbidden, NotFound, Unauthorized
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.logger import Logger
 
@@ -152,7 +152,7 @@ class SharedInformer(Generic[T]):
             objects=len(self._store),
             resource_version=self._store.revision,
             last_event_seconds=now - min(heard) if heard else None,
-            refused=self._named.refused or any(self._is_barred(reflector) for reflector in self._scopes.values()),
+            refused=self._named.refused or any(map(self._is_barred, self._scopes.values())) or self._is_unknown(),
             unseen=frozenset(scope for scope, one in self._scopes.items() if scope and not one.status.synced),
             problem="; ".join(problems) or None,
             partial=bool(problems) and not self._is_down(),
@@ -181,6 +181,11 @@ class SharedInformer(Generic[T]):
     def _is_barred(self, reflector: Reflector[T]) -> bool:
         """Whether a collection may not be read, and that matters."""
         return reflector.status.refused and not self._is_expected(reflector)
+
+    def _is_unknown(self) -> bool:
+        """Whether the server does not know who asks: then it is of no use to ask for less."""
+        errors = [one.status.error for one in self._scopes.values()]
+        return any(isinstance(one, Unauthorized) and not isinstance(one, CredentialsFailed) for one in errors)
 
     def _is_expected(self, reflector: Reflector[T]) -> bool:
         """Whether it does not matter that a collection cannot be read: names stand in for it, or it is optional."""

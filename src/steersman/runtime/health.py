@@ -14,6 +14,7 @@ and whatever routes others add (the JSON API, the page).
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
 
     Checks = Callable[[], Mapping[str, str | None]]
 
@@ -126,7 +128,19 @@ class HealthServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+        collected = _Collected(self._registry.collect())  # here, where nothing changes meanwhile
+        body = await asyncio.to_thread(encode, collected)  # elsewhere, since writing many series takes its time
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+class _Collected:
+    """The families of one scrape, in the place of their registry."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = tuple(families)
+
+    def collect(self) -> tuple[Metric, ...]:
+        return self._families
 
 
 def parse_address(listen: str, *, field: str = "listen") -> tuple[str, int]:

@@ -4,6 +4,9 @@ async with station(client, namespace, "shipshape", WATCH_NAMESPACE=namespace) as
     …
 with refusing(client, "PATCH", "/deployments/web", ServerError("boom", code=500), times=1):
     …
+with interrupting(client, "/configmaps") as interrupt:
+    …                                             # watches are open
+    interrupt(Unauthorized("who are you?", code=401))
 """
 
 from __future__ import annotations
@@ -13,13 +16,13 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
     from steersman.kube.client import Client
     from steersman.kube.errors import KubeError
     from steersman.operators.reload.profiles.process import Process
 
-__all__ = ["refusing", "station"]
+__all__ = ["interrupting", "refusing", "station"]
 
 
 @asynccontextmanager
@@ -100,3 +103,68 @@ def refusing(
         yield refused
     finally:
         del transport.request, transport.stream
+
+
+@contextmanager
+def interrupting(client: Client, part: str) -> Iterator[Callable[[KubeError], None]]:
+    """Gives a function that ends all streams whose path holds `part` with an error, and refuses what is read then."""
+    transport: Any = client.transport
+    forward, forward_stream = transport.request, transport.stream
+    errors: list[KubeError] = []
+    interrupted = asyncio.Event()
+
+    def interrupt(error: KubeError) -> None:
+        errors.append(error)
+        interrupted.set()
+
+    def check(path: str) -> None:
+        if errors and part in path:
+            raise errors[0]
+
+    async def request(verb: str, path: str, **options: Any) -> Any:
+        check(path if verb == "GET" else "")
+        return await forward(verb, path, **options)
+
+    @asynccontextmanager
+    async def stream(path: str, **options: Any) -> AsyncIterator[Any]:
+        check(path)
+        async with forward_stream(path, **options) as lines:
+            yield _Interruptible(lines, interrupted, errors) if part in path else lines
+
+    transport.request, transport.stream = request, stream
+    try:
+        yield interrupt
+    finally:
+        del transport.request, transport.stream
+
+
+class _Interruptible:
+    """Lines that may end with an error."""
+
+    def __init__(self, lines: Any, interrupted: asyncio.Event, errors: Sequence[KubeError]) -> None:
+        self._lines = lines
+        self._interrupted = interrupted
+        self._errors = errors
+
+    def __aiter__(self) -> _Interruptible:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return bytes(await self._unless(self._lines.__anext__()))
+
+    async def block(self) -> Any:
+        return await self._unless(self._lines.block())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lines, name)
+
+    async def _unless(self, reading: Coroutine[Any, Any, Any]) -> Any:
+        read, cut = asyncio.ensure_future(reading), asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait({read, cut}, return_when=asyncio.FIRST_COMPLETED)
+            if not read.done():
+                raise self._errors[0]
+            return read.result()
+        finally:
+            read.cancel()
+            cut.cancel()

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import aiohttp
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily
 
 from steersman.errors import ConfigError
 from steersman.runtime.health import HealthServer, parse_address
 from steersman.runtime.lag import LoopLag
+from steersman.testing import eventually
 
 
 @pytest.fixture
@@ -40,6 +45,36 @@ async def test_healthy_means_ok(serve):
     url = await serve()
     for path in ("/livez", "/healthz", "/readyz"):
         assert await get(url + path) == (200, "ok")
+
+
+class SlowToWrite:
+    """A value that takes until `released` to be written."""
+
+    def __init__(self):
+        self.began, self.released, self.in_time = threading.Event(), threading.Event(), None
+
+    def __float__(self):
+        self.began.set()
+        self.in_time = self.released.wait(timeout=20)
+        return 1.0
+
+
+async def test_whoever_asks_for_health_does_not_wait_for_a_slow_scrape(serve):
+    registry, slow = CollectorRegistry(), SlowToWrite()
+
+    class Collector:
+        def collect(self):
+            yield GaugeMetricFamily("large", "Takes long.", value=slow)
+
+    registry.register(Collector())
+    url = await serve(registry=registry)
+    scrape = asyncio.create_task(get(f"{url}/metrics"))
+    await eventually(slow.began.is_set, "the scrape has begun")
+    for path in ("/livez", "/healthz", "/readyz"):
+        assert await get(url + path) == (200, "ok")
+    slow.released.set()
+    assert await scrape == (200, "# HELP large Takes long.\n# TYPE large gauge\nlarge 1.0\n")
+    assert slow.in_time
 
 
 async def test_a_failed_check_is_named_with_its_reason_and_can_be_left_out(serve):
