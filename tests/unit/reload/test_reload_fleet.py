@@ -78,6 +78,21 @@ def test_only_those_that_may_use_the_source_are_waited_for_in_other_namespaces(o
 
 
 # ------------------------------------------------------------------------------------------------------ who goes first
+def test_a_lower_wave_of_another_namespace_goes_first_though_it_is_looked_at_later():
+    world = World(AT_ONCE)
+    shared = {"steersman.dev/share-with": "*"}
+    asks = {"steersman.dev/reload": "auto", "steersman.dev/reload-extra": "configmap/shop/app"}
+    world.put(configmap("app", mode="a", annotations=shared))
+    world.put(workload("late", namespace="a", annotations={**asks, "steersman.dev/wave": "1"}))
+    world.put(workload("early", namespace="b", annotations=asks))
+    world.run()
+    world.put(configmap("app", mode="b", annotations=shared))
+    assert world.run() == {"deployment/late": "wait", "deployment/early": "restart"}
+    assert world.run(after=1) == {"deployment/late": "wait"}
+    world.roll("early", namespace="b")
+    assert world.run(after=1) == {"deployment/late": "restart"}
+
+
 def shop(plans, made=AT_ONCE):
     """Workloads that share one ConfigMap, seeded; `plans`: name -> wave, and names that it depends on."""
     world = World(made)

@@ -287,10 +287,10 @@ class Fleet:
         lower = any(count and one < wave for one, count in self._waves.items())
         if not lower and wave <= 0:
             return None  # whoever has not been looked at yet has wave 0 as far as anybody knows
-        for other in self._unlooked.get(me.namespace, ()):
+        for other in self._yet_to_look(me, sources):
             standing = self.standing(other)
-            if other != me and self._rank(other, 0 if standing is None else standing.policy.wave) < wave:
-                reason = f"{other.title} is looked at first"
+            if self._rank(other, 0 if standing is None else standing.policy.wave) < wave:
+                reason = f"{other.seen_from(me.namespace)} is looked at first"
                 return Closed(gate="wave", reason=reason, due=now.wall + SOON, waits_for=other)
         if not lower:
             return None
@@ -383,6 +383,15 @@ class Fleet:
 
     def _is_unlooked(self, one: WorkloadId) -> bool:
         return self.mark_of(one) is not None
+
+    def _yet_to_look(self, me: WorkloadId, sources: Collection[SourceRef]) -> Iterable[WorkloadId]:
+        """Those not looked at yet: all others of its namespace, and whoever elsewhere may use the same sources."""
+        shared = any(source.namespace != me.namespace for source in sources)
+        for namespace, marked in self._unlooked.items():
+            for one, mark in marked.items():
+                same = shared if mark.source is None else mark.source in sources
+                if one != me and (namespace == me.namespace or same):
+                    yield one
 
     def _may_touch(self, me: WorkloadId, sources: Collection[SourceRef]) -> bool:
         """Whether anybody else, wherever, is not looked at yet and may use one of these sources."""
