@@ -68,6 +68,8 @@ async def _read(connecting: Client, options: Options, namespace: str | None, *, 
         space = None if all_namespaces else namespace or client.namespace
         (survey,) = await surveyed(client, options, None if space is None else [space])
         pods = (await client.list(Pod.KIND, namespace=space)).items
+    for text in survey.unseen:
+        click.echo(f"warning: {text}", err=True)
     return stale_pods(survey, pods, time.time())
 
 

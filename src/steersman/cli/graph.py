@@ -55,7 +55,7 @@ def command(
 
     options = load_settings(config).sections["reload"].options()
     survey = survey_of(options, names, kubeconfig, context, namespace, all_namespaces=all_namespaces)
-    for text in survey.unread:
+    for text in (*survey.unread, *survey.unseen):
         click.echo(f"warning: {text}", err=True)
     graph = drawing.graph_of(survey.look(rule, workload, time.time()) for rule, workload in survey.workloads())
     if output in ("dot", "svg", "mermaid"):

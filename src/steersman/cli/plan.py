@@ -38,8 +38,8 @@ def command(
     """Say what would restart if manifests were applied, in which wave and when, and what would not and why.
 
     From manifests alone every source among them counts as changed. With --live they are compared with the cluster, and
-    workloads of other namespaces are asked whether they use them. Exit code 0: nothing would restart; 3: something
-    would; 1: nothing would, as far as manifests and cluster could be read.
+    workloads of other namespaces are asked whether they use them; what may not be seen there is told. Exit code 0:
+    nothing would restart; 3: something would; 1: nothing would, as far as manifests and their namespaces could be read.
 
     \b
     Examples:
@@ -78,17 +78,19 @@ def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
 
 async def _live(connecting: Any, options: Any, found: Any, namespace: str | None, now: float) -> Forecast:
     from steersman.cli.surveying import surveyed, users_elsewhere
-    from steersman.operators.reload.forecast import Problem, forecast, with_problems
+    from steersman.operators.reload.forecast import Problem, forecast, with_problems, with_unseen
 
     async with connecting as client:
         home = namespace or client.namespace
         own = {str(one["metadata"].get("namespace") or home) for _, one in found.objects}
-        others, unread = await users_elsewhere(client, options, own)
+        others, unseen = await users_elsewhere(client, options, own)
         spaces, manifests = sorted(own | others), [manifest for _, manifest in found.objects]
-        before, after = await surveyed(client, options, spaces, copies=2, expecting=manifests)
+        reading = surveyed(client, options, spaces, copies=2, expecting=manifests, as_far_as_allowed=True)
+        before, after = await reading
     applied, problems = _add_all(after, found, home, over=before)
-    problems += [Problem("cluster", text) for text in (*unread, *before.unread)]
-    return with_problems(forecast(after, now, before=before, applied=applied), problems)
+    problems += [Problem("cluster", text) for text in before.unread]
+    made = with_problems(forecast(after, now, before=before, applied=applied), problems)
+    return with_unseen(made, [*unseen, *before.unseen])
 
 
 def _add_all(survey: Any, found: Any, namespace: str, over: Any = None) -> tuple[list[Any], list[Any]]:
@@ -114,6 +116,8 @@ def _draw(console: Console, made: Forecast, *, live: bool) -> None:
 
     for problem in made.problems or ():
         click.echo(f"error: {problem.where}: {problem.message}", err=True)
+    for text in made.unseen or ():
+        click.echo(f"warning: {text}", err=True)
     count = len(made.changes)
     console.print(f"{count} workload{'' if count == 1 else 's'} would restart" if count else "nothing would restart")
     if not (live or count or made.unaffected):

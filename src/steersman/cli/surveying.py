@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.kinds import KindRule
     from steersman.operators.reload.look import Look
     from steersman.operators.reload.survey import Survey
-    from steersman.operators.reload.types import Options
+    from steersman.operators.reload.types import Options, SourceRef
 
 __all__ = [
     "among_others",
@@ -46,14 +46,18 @@ async def surveyed(
     *,
     copies: int = 1,
     expecting: Iterable[dict[str, Any]] = (),
+    as_far_as_allowed: bool = False,
 ) -> tuple[Survey, ...]:
-    """The cluster as it is, `copies` times, read once; `expecting`: manifests that will be laid over one of them."""
+    """The cluster as it is, `copies` times, read once; `expecting`: manifests that will be laid over one of them.
+
+    `as_far_as_allowed`: what may not be read is noted on the survey instead of raised.
+    """
     from steersman.operators.reload.survey import Survey, read_cluster
 
     served = [one.kind for one in await client.discover()]
     first = Survey(options, served=served)
     first.expect(expecting)
-    await read_cluster(first, client, namespaces=namespaces)
+    await read_cluster(first, client, namespaces=namespaces, as_far_as_allowed=as_far_as_allowed)
     if namespaces is not None:
         await _read_extra(first, client, namespaces)
     return (first, *(first.copy() for _ in range(copies - 1)))
@@ -69,7 +73,7 @@ async def _read_extra(survey: Survey, client: Client, namespaces: Collection[str
             try:
                 await _read(survey, client, {str(source)})
             except Forbidden as error:
-                survey.unread.append(f"{source} cannot be read, and may grant or not: {error}")
+                survey.unseen.append(f"{source} cannot be read, and may grant or not: {error}")
 
 
 async def users_elsewhere(
@@ -189,33 +193,83 @@ async def looked_at(
     return survey, rule, look, raw
 
 
-async def among_others(client: Client, survey: Survey, rule: KindRule, look: Look) -> tuple[Look, str]:
-    """The look again, with the other workloads of its namespace in sight; and why not, when they may not be read."""
+async def among_others(client: Client, survey: Survey, rule: KindRule, look: Look) -> tuple[Look, list[str]]:
+    """The look again with the other workloads in sight that may hold it back, and what of them may not be read.
+
+    These are the workloads of its namespace, those elsewhere that use what changed, and all when a limit counts them.
+    """
     import time
 
     from steersman.kube.errors import Forbidden
     from steersman.operators.reload.survey import read_cluster
 
-    try:
-        await read_cluster(survey, client, namespaces=[look.workload.namespace])
-    except Forbidden as error:
-        return look, f"another workload may hold it back, which cannot be seen from here: {error}"
+    changed = {change.source for change in look.plan.changes}
+    homes = {look.workload.namespace, *(source.namespace for source in changed)}
+    unseen: list[str] = []
+    if any(_reaches_out(survey, source, look.workload.namespace) for source in changed):
+        users, unseen = await users_elsewhere(client, survey.options, {source.namespace for source in changed})
+        homes |= users
+    for home in sorted(homes if survey.options.namespaces is None else homes & survey.options.namespaces):
+        try:
+            await read_cluster(survey, client, namespaces=[home])
+        except Forbidden as error:
+            unseen.append(f"a workload of namespace {home} may hold it back, which cannot be seen from here: {error}")
+    if look.policy.max_concurrent_cluster:
+        unseen += await _rollouts_elsewhere(client, survey, homes)
     now = time.time()
     lacking = {str(one) for kind, other in survey.workloads() for one in survey.look(kind, other, now).lacking}
     await _read(survey, client, lacking)
     survey.acquaint_all(now)
-    return survey.look_since(rule, look.workload, now), ""
+    return survey.look_since(rule, look.workload, now), unseen
+
+
+def _reaches_out(survey: Survey, source: SourceRef, home: str) -> bool:
+    """Whether workloads of other namespaces may use a source."""
+    held = survey.source(source)
+    return source.namespace != home or (held is not None and bool(held.settings.shared_with - {home}))
+
+
+async def _rollouts_elsewhere(client: Client, survey: Survey, homes: Collection[str]) -> list[str]:
+    """Take in which restarts are under way outside of namespaces that are known; returns why not, if so."""
+    import time
+
+    from steersman.errors import FormatError
+    from steersman.kube.errors import Forbidden
+    from steersman.operators.reload.survey import Survey
+    from steersman.operators.reload.workloads import workload_id
+
+    abroad = Survey(survey.options)
+    abroad.rules = survey.rules
+    spaces = survey.options.namespaces
+    try:
+        for rule in survey.rules.values():
+            for space in (None,) if spaces is None else sorted(spaces.difference(homes)):
+                async for page in client.pages(rule.kind, namespace=space):
+                    for item in page.items:
+                        if item["metadata"]["namespace"] not in homes:
+                            with suppress(FormatError):
+                                abroad.add({"apiVersion": rule.kind.api_version, "kind": rule.kind.kind, **item})
+    except Forbidden as error:
+        return [f"restarts in other namespaces count against the limit of the cluster, and cannot be seen: {error}"]
+    for rule, one in abroad.workloads():
+        deadline = abroad.look(rule, one, time.time()).policy.deadline
+        survey.fleet.rollouts.saw(workload_id(one), one, deadline_seconds=deadline.total_seconds())
+    return []
 
 
 async def _read_policies(survey: Survey, client: Client, namespace: str) -> None:
-    """Take in the policies that may be about workloads of a namespace; without the right to, the answer lacks them."""
+    """Take in the policies that may be about workloads of a namespace; without the right to, that is noted."""
     from steersman.kube.errors import Forbidden, NotFound
 
     for one in survey.policies.kinds:
         kind = one.KIND
-        with suppress(Forbidden, NotFound):
+        try:
             for item in (await client.list(kind, namespace=namespace if kind.namespaced else None)).items:
                 survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+        except NotFound:
+            continue
+        except Forbidden as error:
+            survey.unseen.append(f"{kind.plural} may say more, and cannot be read: {error}")
 
 
 async def _read(survey: Survey, client: Client, names: Collection[str]) -> None:
@@ -245,9 +299,10 @@ async def _read(survey: Survey, client: Client, names: Collection[str]) -> None:
                 survey.add({**head, **await client.get(kind, place[-1], namespace=space)})
         except NotFound:
             continue
-        except Forbidden:
-            if word != "namespace":  # its annotations only add to the answer
+        except Forbidden as error:
+            if word != "namespace":
                 raise
+            survey.unseen.append(f"annotations of namespaces may say more, and cannot be read: {error}")
 
 
 async def events_of(client: Client, namespace: str | None, kind: str = "", name: str = "") -> list[Any]:

@@ -37,7 +37,8 @@ def command(
     """Say what a workload restarts for, what is pending, and which rule stands against a restart.
 
     Only what concerns this workload is read: the workload, its sources, its namespace and its Events. When a change
-    waits, that takes the other workloads of its namespace and their sources as well.
+    waits, that takes the other workloads of its namespace and their sources as well, those elsewhere that use what
+    changed, and all when a limit of the cluster counts them. What may not be read is told.
 
     \b
     Examples:
@@ -64,11 +65,12 @@ async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace
 
     async with connecting as client:
         survey, rule, look, raw = await looked_at(client, options, kind, name, namespace)
-        unseen = ""
+        unseen: list[str] = []
         if look.plan.changes:
             look, unseen = await among_others(client, survey, rule, look)
         events = await events_of(client, look.workload.namespace, rule.kind.kind, name)
     sources = SnapshotSources(survey, (SourceKind.CONFIGMAP, SourceKind.SECRET))
+    unseen += survey.unseen
     return answer(look, survey.dialects, sources, events=events, status=pods_told(raw), unseen=unseen)
 
 

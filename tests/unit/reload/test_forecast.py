@@ -79,11 +79,16 @@ async def test_who_may_not_read_the_others_is_told_that_they_may_hold_it_back():
         async def get(self, *_arguments):
             raise Forbidden("namespaces is forbidden")
 
+        async def pages(self, kind, **_arguments):
+            raise Forbidden(f"{kind.plural} is forbidden")
+            yield
+
     made = waiting(written=START - 1)
     rule, web = made.workload("Deployment", "web", "shop")
     look, unseen = await among_others(Refusing(), made, rule, made.look(rule, web, START))
     said = answer(look, (), SnapshotSources(made, ()), unseen=unseen)
-    assert said.problems[-1].startswith("another workload may hold it back, which cannot be seen from here: ")
+    told = "a workload of namespace shop may hold it back, which cannot be seen from here: "
+    assert said.problems[-1].startswith(told)
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,11 @@ def answer(
     *,
     events: Iterable[Any] = (),
     status: str = "",
-    unseen: str = "",
+    unseen: Iterable[str] = (),
 ) -> Answer:
     """What there is to say; `events` are those of the workload, `status` says how its pods are doing now.
 
-    `unseen`: why other workloads, which may hold it back, could not be looked at.
+    `unseen`: what could not be seen that may hold it back, and why.
     """
     workload, plan = look.workload, look.plan
     found = read_state(workload.annotations.get(APPLIED))
@@ -129,7 +129,7 @@ def answer(
         circuit=f"open until {format_time(plan.due)}" if plan.gate == "budget" and plan.due else "closed",
         verdict=_verdict(look),
         restarts=_restarts(look, found.applied.restarts if found.applied else (), events, status),
-        problems=(*plan.problems, unseen) if unseen else plan.problems,
+        problems=(*plan.problems, *dict.fromkeys(unseen)),
         told=_held(look, events),
     )
 

@@ -36,6 +36,7 @@ __all__ = [
     "WorkloadName",
     "forecast",
     "with_problems",
+    "with_unseen",
 ]
 
 
@@ -97,6 +98,7 @@ class Forecast(msgspec.Struct, frozen=True):
     changes: tuple[Planned, ...] = ()
     unaffected: tuple[Unaffected, ...] = ()
     problems: tuple[Problem, ...] | msgspec.UnsetType = msgspec.UNSET  # unset: everything could be read
+    unseen: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # around it; unset: everything could be seen
 
 
 def forecast(after: Survey, now: float, *, before: Survey | None = None, applied: Collection[Any] = ()) -> Forecast:
@@ -204,3 +206,8 @@ def _names(sources: Collection[SourceRef], namespace: str) -> str:
 def with_problems(found: Forecast, problems: Collection[Problem]) -> Forecast:
     """The same, with what could not be read."""
     return replace(found, problems=tuple(problems)) if problems else found
+
+
+def with_unseen(found: Forecast, unseen: Collection[str]) -> Forecast:
+    """The same, with what could not be seen around it: the answer stands for what could be."""
+    return replace(found, unseen=tuple(dict.fromkeys(unseen))) if unseen else found

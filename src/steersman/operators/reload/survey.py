@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from steersman.errors import FormatError
 from steersman.kube.codec import codec_for
-from steersman.kube.errors import BadResponse
+from steersman.kube.errors import BadResponse, Forbidden, NotFound
 from steersman.kube.resources import Kind, ObjectRef
 from steersman.operators.reload.comparison import read_ways
 from steersman.operators.reload.controller import NO_HELM_RELEASES
@@ -64,10 +64,15 @@ class Survey:
         self._values: dict[SourceRef, Manifest] = {}  # only those that a dialect hashes all together
         self._keepers: dict[KindRule, WorkloadKeeper] = {}
         self.changed: dict[SourceRef, dict[str, float]] = {}  # when each key was last written
-        self.unread: list[str] = []  # what could not be read, and why
+        self.unread: list[str] = []  # what could not be read of what was asked for, and why
+        self.unseen: list[str] = []  # what could not be seen around it
         self.fleet = Fleet()
         self.forms = Forms()
-        self.policies = PolicyBook(served if options.policies else None, words=kind_words(options.kinds))
+        self.policies = PolicyBook(
+            served if options.policies else None,
+            namespaced_only=options.namespaces is not None,  # as the operator, which has no rights to others then
+            words=kind_words(options.kinds),
+        )
 
     # -- gathering ---------------------------------------------------------------------------------------------------
 
@@ -270,17 +275,16 @@ def _group(api_version: Any) -> str:
     return group if slash else ""
 
 
-async def read_cluster(survey: Survey, client: Client, *, namespaces: Sequence[str] | None = None) -> None:
+async def read_cluster(
+    survey: Survey, client: Client, *, namespaces: Sequence[str] | None = None, as_far_as_allowed: bool = False
+) -> None:
     """Take in what a cluster holds: workloads, sources, namespaces and policies.
 
-    Each page is hashed before the next is read, so a large cluster needs little memory.
+    Each page is hashed before the next is read, so a large cluster needs little memory. `as_far_as_allowed`: what may
+    not be read is noted on the survey instead of raised; what is written around a namespace is only ever noted.
     """
-    if namespaces is None:
-        for item in (await client.list(NamespaceSettings.KIND)).items:
-            survey.add({"apiVersion": "v1", "kind": "Namespace", **item})
-    else:
-        for name in namespaces:
-            survey.add({"apiVersion": "v1", "kind": "Namespace", **await client.get(NamespaceSettings.KIND, name)})
+    if survey.options.namespaces is None and survey.options.watch_namespaces:
+        await _read_namespaces(survey, client, namespaces)
     targets: list[tuple[Any, str | None]] = [(rule.kind, None) for rule in survey.rules.values()]
     targets += [(kind.KIND, None) for kind in survey.policies.kinds]
     targets.append((ConfigMapSource.KIND, None))  # sources last: the others say in which forms they are compared
@@ -288,6 +292,33 @@ async def read_cluster(survey: Survey, client: Client, *, namespaces: Sequence[s
         targets.append((SecretSource.KIND, NO_HELM_RELEASES))
     for kind, fields in targets:
         for namespace in (namespaces or (None,)) if kind.namespaced else (None,):
-            async for page in client.pages(kind, namespace=namespace, field_selector=fields):
-                for item in page.items:
-                    survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+            try:
+                async for page in client.pages(kind, namespace=namespace, field_selector=fields):
+                    for item in page.items:
+                        survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+            except Forbidden as error:
+                if not kind.namespaced:
+                    survey.unseen.append(f"{kind.plural} may say more, and cannot be read: {error}")
+                elif as_far_as_allowed:
+                    where = "" if namespace is None else f" of namespace {namespace}"
+                    survey.unread.append(f"{kind.plural}{where} cannot be read: {error}")
+                else:
+                    raise
+
+
+async def _read_namespaces(survey: Survey, client: Client, names: Sequence[str] | None) -> None:
+    """Take in what is written on namespaces; one that does not exist yet says nothing."""
+    kind = NamespaceSettings.KIND
+    try:
+        if names is None:
+            found = list((await client.list(kind)).items)
+        else:
+            found = []
+            for name in names:
+                with suppress(NotFound):
+                    found.append(await client.get(kind, name))
+    except Forbidden as error:
+        survey.unseen.append(f"annotations of namespaces may say more, and cannot be read: {error}")
+        return
+    for item in found:
+        survey.add({"apiVersion": "v1", "kind": "Namespace", **item})
