@@ -7,7 +7,7 @@ import json
 import aiohttp
 import pytest
 
-from steersman.kube.errors import Forbidden, NotFound, ServerError, Unauthorized
+from steersman.kube.errors import Forbidden, Gone, NotFound, ServerError, Unauthorized
 from steersman.kube.objects import ObjectMeta
 from steersman.kube.resources import Kind
 from steersman.kube.times import format_micro_time
@@ -318,16 +318,37 @@ async def test_shipshape_a_process_that_may_not_read_ends_with_an_error_and_is_n
 
 @pytest.mark.parametrize("error", [Unauthorized("who are you?", code=401), Forbidden("not any more", code=403)])
 async def test_shipshape_a_watch_that_is_refused_while_it_runs_ends_the_process_with_an_error(site, error):
-    async def run(interrupt):
+    async def run(interruption):
         async with shipshape(site) as process:
             assert process.ready()
-            interrupt(error)
+            interruption.end(error, refuse=True)
             await eventually(lambda: not process.ready(), "it is not ready", timeout=LONG)
             await eventually(process.manager._stopping.is_set, "it stops by itself", timeout=LONG)
 
     await site.source(labels=env(), mode="a")
-    with interrupting(site.client, "/configmaps") as interrupt, pytest.raises(RightsMissing, match="configmaps"):
-        await run(interrupt)
+    with interrupting(site.client, "/configmaps") as interruption, pytest.raises(RightsMissing, match="configmaps"):
+        await run(interruption)
+
+
+@pytest.mark.parametrize(("mode", "restarts"), [("b", 1), ("a", 0)])
+async def test_shipshape_what_changed_while_a_watch_was_deaf_and_expired_restarts_once(site, mode, restarts):
+    await site.source(labels=env(), mode="a")
+    await site.workload(labels=env())
+    with interrupting(site.client, "/configmaps") as interruption:
+        async with shipshape(site) as process:
+            await site.seeded()
+            interruption.silence()
+            await site.source(labels=env(), mode=mode)
+            await site.source("late", labels=env(), mode="x")
+            interruption.end(Gone("too old resource version", code=410))
+
+            async def seen():
+                return "configmap/late" in (await site.annotations())[APPLIED]
+
+            await eventually(seen, "the sources are listed anew", timeout=LONG)
+            await site.restarted(restarts)
+            await settled(process)
+        assert await site.restarts() == restarts
 
 
 async def test_shipshape_serves_the_paths_of_the_original_and_everything_else_that_is_known(site):

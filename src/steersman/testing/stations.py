@@ -4,9 +4,9 @@ async with station(client, namespace, "shipshape", WATCH_NAMESPACE=namespace) as
     …
 with refusing(client, "PATCH", "/deployments/web", ServerError("boom", code=500), times=1):
     …
-with interrupting(client, "/configmaps") as interrupt:
-    …                                             # watches are open
-    interrupt(Unauthorized("who are you?", code=401))
+with interrupting(client, "/configmaps") as interruption:
+    …  # watches are open
+    interruption.end(Unauthorized("who are you?", code=401), refuse=True)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 
     from steersman.kube.client import Client
     from steersman.kube.errors import KubeError
@@ -105,21 +105,35 @@ def refusing(
         del transport.request, transport.stream
 
 
+class Interruption:
+    """What can happen to open streams; see `interrupting`."""
+
+    def __init__(self) -> None:
+        self.silent = False
+        self.over = asyncio.Event()
+        self.error: KubeError | None = None
+        self.refuses = False
+
+    def silence(self) -> None:
+        """From now on open streams bring nothing, as if the network had lost it."""
+        self.silent = True
+
+    def end(self, error: KubeError, *, refuse: bool = False) -> None:
+        """End open streams with an error; with `refuse`, whatever is read afterwards gets it too."""
+        self.error, self.refuses = error, refuse
+        self.over.set()
+
+
 @contextmanager
-def interrupting(client: Client, part: str) -> Iterator[Callable[[KubeError], None]]:
-    """Gives a function that ends all streams whose path holds `part` with an error, and refuses what is read then."""
+def interrupting(client: Client, part: str) -> Iterator[Interruption]:
+    """Gives what can happen to the streams whose path holds `part` that are opened from now on."""
     transport: Any = client.transport
     forward, forward_stream = transport.request, transport.stream
-    errors: list[KubeError] = []
-    interrupted = asyncio.Event()
-
-    def interrupt(error: KubeError) -> None:
-        errors.append(error)
-        interrupted.set()
+    interruption = Interruption()
 
     def check(path: str) -> None:
-        if errors and part in path:
-            raise errors[0]
+        if interruption.refuses and interruption.error is not None and part in path:
+            raise interruption.error
 
     async def request(verb: str, path: str, **options: Any) -> Any:
         check(path if verb == "GET" else "")
@@ -129,22 +143,22 @@ def interrupting(client: Client, part: str) -> Iterator[Callable[[KubeError], No
     async def stream(path: str, **options: Any) -> AsyncIterator[Any]:
         check(path)
         async with forward_stream(path, **options) as lines:
-            yield _Interruptible(lines, interrupted, errors) if part in path else lines
+            affected = part in path and not interruption.over.is_set()
+            yield _Interruptible(lines, interruption) if affected else lines
 
     transport.request, transport.stream = request, stream
     try:
-        yield interrupt
+        yield interruption
     finally:
         del transport.request, transport.stream
 
 
 class _Interruptible:
-    """Lines that may end with an error."""
+    """Lines that may fall silent, and end with an error."""
 
-    def __init__(self, lines: Any, interrupted: asyncio.Event, errors: Sequence[KubeError]) -> None:
+    def __init__(self, lines: Any, interruption: Interruption) -> None:
         self._lines = lines
-        self._interrupted = interrupted
-        self._errors = errors
+        self._interruption = interruption
 
     def __aiter__(self) -> _Interruptible:
         return self
@@ -159,12 +173,14 @@ class _Interruptible:
         return getattr(self._lines, name)
 
     async def _unless(self, reading: Coroutine[Any, Any, Any]) -> Any:
-        read, cut = asyncio.ensure_future(reading), asyncio.ensure_future(self._interrupted.wait())
+        read, over = asyncio.ensure_future(reading), asyncio.ensure_future(self._interruption.over.wait())
         try:
-            await asyncio.wait({read, cut}, return_when=asyncio.FIRST_COMPLETED)
-            if not read.done():
-                raise self._errors[0]
+            await asyncio.wait({read, over}, return_when=asyncio.FIRST_COMPLETED)
+            if self._interruption.silent:
+                await over
+            if over.done() and self._interruption.error is not None:
+                raise self._interruption.error
             return read.result()
         finally:
             read.cancel()
-            cut.cancel()
+            over.cancel()
