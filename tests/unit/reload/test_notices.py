@@ -219,6 +219,28 @@ async def test_a_receiver_that_does_not_answer_holds_up_no_other():
         await runner.cleanup()
 
 
+async def test_a_message_goes_through_the_proxy_of_its_receiver():
+    asked = []
+
+    async def forward(request):
+        asked.append(str(request.url))
+        return web.Response()
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", forward)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    sink = NotifyConfig(url="http://hooks.invalid/x", proxy=f"http://127.0.0.1:{runner.addresses[0][1]}", attempts=1)
+    notifier = Notifier([sink], Fleet(), registry=CollectorRegistry(), clock=NoPauses())
+    try:
+        async with aiohttp.ClientSession() as session:
+            assert await notifier.deliver(session, NOTICE, sink, sink.url) is True
+    finally:
+        await runner.cleanup()
+    assert asked == ["http://hooks.invalid/x"]
+
+
 async def test_an_address_that_nobody_can_have_is_a_message_not_delivered_and_breaks_nothing():
     sink = NotifyConfig(url=f"http://{'a' * 64}.example/hook", attempts=1)
     registry, clock = CollectorRegistry(), VirtualClock()

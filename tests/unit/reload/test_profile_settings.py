@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from steersman.errors import ConfigError
+from steersman.operators.reload.notices import Notice, check_template
 from steersman.operators.reload.profiles import PROFILES, read_profile
 from steersman.operators.reload.rights import rules
 from steersman.operators.reload.types import SourceKind, Window
@@ -239,15 +240,31 @@ def test_the_flags_that_version_2_of_reloader_adds_are_taken():
 
 @pytest.mark.parametrize(
     ("sink", "form"),
-    [("slack", "slack"), ("teams", "teams"), ("gchat", "googlechat"), ("webhook", "text"), ("", "text")],
+    [("slack", "slack"), ("teams", "teams"), (" GChat ", "googlechat"), ("webhook", "text"), ("", "text")],
 )
 def test_alerts_of_reloader_become_notifications(sink, form):
     environ = {"ALERT_ON_RELOAD": "true", "ALERT_SINK": sink, "ALERT_WEBHOOK_URL": "https://hooks.example.org/x"}
     config = read_profile("reloader", (), environ).config
     (notify,) = config.notify
-    assert (notify.url, notify.format) == ("https://hooks.example.org/x", form)
+    assert (notify.url, notify.format, notify.proxy) == ("https://hooks.example.org/x", form, "")
     config.options()  # and it is understood
     assert read_profile("reloader", (), {**environ, "ALERT_ON_RELOAD": "True"}).config.notify == ()
+
+
+def test_alerts_of_reloader_go_through_its_proxy_and_begin_with_what_it_adds():
+    environ = {
+        "ALERT_ON_RELOAD": "true",
+        "ALERT_WEBHOOK_URL": "https://hooks.example.org/x",
+        "ALERT_WEBHOOK_PROXY": "http://proxy:3128",
+        "ALERT_ADDITIONAL_INFO": " $5 cluster ",
+    }
+    profile = read_profile("reloader", (), environ)
+    (notify,) = profile.config.notify
+    assert (notify.proxy, profile.notes) == ("http://proxy:3128", ())
+    assert Notice(id="1", at=0.0, changes=(), members=()).text(notify.template).startswith("$5 cluster : finished: ")
+    check_template(notify.template, "template")
+    with pytest.raises(ConfigError, match="ALERT_WEBHOOK_PROXY"):
+        read_profile("reloader", (), {**environ, "ALERT_WEBHOOK_PROXY": "proxy:3128"})
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ class NotifyConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     only: tuple[str, ...] = ()  # outcomes worth a message; none: all
     timeout: str = "10s"
     attempts: int = 5
+    proxy: str = ""  # through which it is sent, http://HOST:PORT; none: straight
 
 
 class CompareConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -112,6 +113,8 @@ def features(
             raise ConfigError("needs either url or urlFrom", field=field)
         if sink.url and not sink.url.startswith(("http://", "https://")):
             raise ConfigError("must begin with https:// or http://", field=f"{field}.url")
+        if sink.proxy and not sink.proxy.startswith(("http://", "https://")):
+            raise ConfigError("must begin with http:// or https://", field=f"{field}.proxy")
         if sink.attempts < 1:
             raise ConfigError("must be 1 or more", field=f"{field}.attempts")
         _duration(sink.timeout, f"{field}.timeout")

@@ -19,7 +19,7 @@ from steersman.operators.reload.types import SourceRef, WorkloadId
 if TYPE_CHECKING:
     from steersman.operators.reload.features import NotifyConfig
 
-__all__ = ["Member", "Notice", "body_of", "check_template"]
+__all__ = ["DEFAULT", "Member", "Notice", "body_of", "check_template"]
 
 _FIELDS: Final = ("outcome", "sources", "workloads", "failures", "count", "time")
 DEFAULT: Final = "$outcome: $sources restarted $count: $workloads$failures"

@@ -338,6 +338,7 @@ class Notifier:
         """Send one message, again and again for a while; returns whether it arrived."""
         kind, body = body_of(notice, sink)
         timeout = aiohttp.ClientTimeout(total=parse_duration(sink.timeout).total_seconds())
+        way: dict[str, Any] = {"timeout": timeout, "allow_redirects": False, "proxy": sink.proxy or None}
         pause, why = _FIRST_PAUSE, ""
         for number in range(sink.attempts):
             if number:
@@ -345,9 +346,7 @@ class Notifier:
                 await self._clock.sleep(pause)
                 pause = min(_LONGEST_PAUSE, 2 * pause)
             try:
-                async with session.post(
-                    address, data=body, headers={"Content-Type": kind}, timeout=timeout, allow_redirects=False
-                ) as answer:
+                async with session.post(address, data=body, headers={"Content-Type": kind}, **way) as answer:
                     if answer.status < 300:
                         self.delivered.labels(sink.format, "delivered").inc()
                         return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from steersman.errors import ConfigError
 from steersman.operators.reload.dialects.reloader import Names, Reloader, Strategy
+from steersman.operators.reload.notices import DEFAULT
 from steersman.operators.reload.profiles.arguments import Arguments, Flag, read_arguments
 from steersman.operators.reload.profiles.profile import GATHER_LIMIT, GATHER_QUIET, Lease, Logs, Profile
 from steersman.operators.reload.types import BudgetConfig, NotifyConfig, ReloadConfig, SourceKind
@@ -116,8 +117,6 @@ def _refuse(said: Arguments) -> None:
             "reload.notify of a --config file to hear of restarts",
             field="--webhook-url",
         )
-    if said.text("alert-proxy"):
-        raise said.wrong("alert-proxy", "alerts are not sent through a proxy of their own (try HTTPS_PROXY)")
 
 
 def _config(said: Arguments) -> ReloadConfig:
@@ -205,10 +204,15 @@ def _notify(said: Arguments) -> tuple[NotifyConfig, ...]:
     """Alerts, as version 1 turns them on: only by exactly `true`."""
     if said.text("alert-on-reload") != "true":
         return ()
-    url = said.text("alert-webhook-url")
+    url = said.text("alert-webhook-url").strip()
     if not url:
         raise said.wrong("alert-webhook-url", "ALERT_ON_RELOAD needs an address to send to")
-    return (NotifyConfig(url=url, format=_SINKS.get(said.text("alert-sink"), "text")),)
+    proxy = said.text("alert-proxy").strip()
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise said.wrong("alert-proxy", f'"{proxy}" is not a proxy (try http://HOST:PORT)')
+    form = _SINKS.get(said.text("alert-sink").strip().lower(), "text")
+    told = said.text("alert-additional-info").strip().replace("$", "$$")
+    return (NotifyConfig(url=url, format=form, proxy=proxy, template=f"{told} : {DEFAULT}" if told else None),)
 
 
 def _notes(said: Arguments) -> list[str]:
@@ -221,8 +225,6 @@ def _notes(said: Arguments) -> list[str]:
         found.append("sync-after-restart: what changed while nobody ran is always found, and nothing else restarts")
     if said.truth("enable-pprof"):
         found.append("enable-pprof: there is no Go profiler in this program")
-    if said.text("ALERT_ADDITIONAL_INFO"):
-        found.append("ALERT_ADDITIONAL_INFO: use a template in reload.notify instead")
     return found
 
 
