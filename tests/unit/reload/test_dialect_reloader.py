@@ -437,3 +437,18 @@ def test_the_annotation_names_the_class_whose_secret_rotated():
     cluster.run(after=1)
     told = json.loads(cluster.get("Deployment", "web")["spec"]["template"]["metadata"]["annotations"][LAST])
     assert (told["type"], told["name"], told["containerRefs"]) == ("SECRETPROVIDERCLASS", "vault", ["main"])
+
+
+@pytest.mark.parametrize(
+    ("on_workload", "uses"),
+    [({AUTO: "true"}, MOUNTED), ({SPC_NAMED: "vault"}, env_from("app")), ({SPC_NAMED: "v.*"}, env_from("app"))],
+)
+def test_the_first_mount_of_a_class_is_written_down_without_a_restart(on_workload, uses):
+    cluster = World(AT_ONCE, dialects=(Reloader(),), providers=True)
+    cluster.put(configmap("app", mode="a"))
+    cluster.put(workload("web", uses=[uses], annotations=on_workload))
+    cluster.run()
+    cluster.put(status("1"))
+    assert cluster.run(after=1) == {"deployment/web": "seed"}
+    cluster.put(status("2"))
+    assert cluster.run(after=1) == {"deployment/web": "restart"}

@@ -119,8 +119,8 @@ class Reloader:
         named = {source for kind in SourceKind for source in self._named(workload, kind, sources)}
         for source in sorted(read.keys() | named):
             decision, rule = self._verdict(workload, source, sources.get(source))
-            if decision is Verdict.NAMED:
-                yield Claim(source=source, rule=rule, optional=True)
+            if decision is Verdict.NAMED:  # the first mount of a class is no change, as the first sight of one is not
+                yield Claim(source=source, rule=rule, optional=source.kind is not SourceKind.PROVIDER_CLASS)
             if decision is not Verdict.NO:
                 for reference in read.get(source, ()):
                     yield reference_claim(workload, reference, rule)
