@@ -170,6 +170,13 @@ async def test_a_plan_that_may_not_read_the_sources_themselves_says_so_as_a_prob
     assert any(one.startswith(f"deployments of namespace {namespace} cannot be read: ") for one in told)
 
 
+async def test_a_plan_of_nothing_looks_at_nothing(cluster, client, namespace):
+    await client.create(configmap(namespace, "a"))
+    await client.create(deployment(namespace, "web"))
+    made = await foretold(client, namespace)
+    assert (made.changes, made.unaffected) == ((), ())
+
+
 async def test_a_plan_for_a_namespace_that_does_not_exist_yet_is_made(cluster, client, namespace):
     fresh = f"{namespace}-fresh"
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fresh}}

@@ -69,9 +69,11 @@ def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
     from steersman.operators.reload.forecast import forecast, with_problems
     from steersman.operators.reload.kinds import BUILT_IN
     from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
+    from steersman.operators.reload.providers import ProviderStatus
     from steersman.operators.reload.survey import Survey
 
-    after = Survey(options, served=[*(rule.kind for rule in BUILT_IN), ReloadPolicy.KIND, ClusterReloadPolicy.KIND])
+    ours = (ReloadPolicy.KIND, ClusterReloadPolicy.KIND, ProviderStatus.KIND)
+    after = Survey(options, served=[*(rule.kind for rule in BUILT_IN), *ours])
     applied, problems = _add_all(after, found, namespace)
     return with_problems(forecast(after, now, applied=applied), problems)
 

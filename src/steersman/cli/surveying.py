@@ -277,6 +277,7 @@ async def _read(survey: Survey, client: Client, names: Collection[str]) -> None:
     from steersman.kube.errors import Forbidden, NotFound
     from steersman.operators.reload.digest import ConfigMapSource, SecretSource
     from steersman.operators.reload.look import DEPLOYMENT, NamespaceSettings
+    from steersman.operators.reload.types import SourceKind
 
     kinds = {
         "configmap": ConfigMapSource.KIND,
@@ -286,6 +287,8 @@ async def _read(survey: Survey, client: Client, names: Collection[str]) -> None:
     }
     for wanted in sorted(names):
         word, *place = wanted.split("/")
+        if word == SourceKind.PROVIDER_CLASS and survey.providers:
+            await _read_mounted(survey, client, place[0])
         kind = kinds.get(word)
         if kind is None:
             continue
@@ -303,6 +306,21 @@ async def _read(survey: Survey, client: Client, names: Collection[str]) -> None:
             if word != "namespace":
                 raise
             survey.unseen.append(f"annotations of namespaces may say more, and cannot be read: {error}")
+
+
+async def _read_mounted(survey: Survey, client: Client, namespace: str) -> None:
+    """Take in what the secrets store CSI driver has mounted in a namespace; without the right to, that is noted."""
+    from steersman.kube.errors import Forbidden, NotFound
+    from steersman.operators.reload.providers import ProviderClass, ProviderStatus
+
+    for kind in (ProviderStatus.KIND, ProviderClass.KIND):
+        try:
+            for item in (await client.list(kind, namespace=namespace)).items:
+                survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+        except NotFound:
+            continue
+        except Forbidden as error:
+            survey.unseen.append(f"{kind.plural} may say more, and cannot be read: {error}")
 
 
 async def events_of(client: Client, namespace: str | None, kind: str = "", name: str = "") -> list[Any]:

@@ -61,7 +61,6 @@ async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace
     from steersman.cli.surveying import among_others, events_of, looked_at, pods_told
     from steersman.operators.reload.answers import answer
     from steersman.operators.reload.look import SnapshotSources
-    from steersman.operators.reload.types import SourceKind
 
     async with connecting as client:
         survey, rule, look, raw = await looked_at(client, options, kind, name, namespace)
@@ -69,7 +68,7 @@ async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace
         if look.plan.changes:
             look, unseen = await among_others(client, survey, rule, look)
         events = await events_of(client, look.workload.namespace, rule.kind.kind, name)
-    sources = SnapshotSources(survey, (SourceKind.CONFIGMAP, SourceKind.SECRET))
+    sources = SnapshotSources(survey, survey.keeper(rule).source_kinds)
     unseen += survey.unseen
     return answer(look, survey.dialects, sources, events=events, status=pods_told(raw), unseen=unseen)
 

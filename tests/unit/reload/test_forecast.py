@@ -8,11 +8,14 @@ from steersman.cli.surveying import among_others
 from steersman.kube.errors import Forbidden
 from steersman.kube.times import format_time
 from steersman.operators.reload.answers import answer
+from steersman.operators.reload.changes import wanted
 from steersman.operators.reload.drawing import dot, graph_of, mermaid, svg
 from steersman.operators.reload.forecast import forecast
 from steersman.operators.reload.look import SnapshotSources
 from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
+from steersman.operators.reload.providers import ProviderStatus
 from steersman.operators.reload.survey import Survey
+from steersman.operators.reload.triggers import triggered
 from steersman.operators.reload.types import GuardConfig, ReloadConfig
 from steersman.testing.reloading import START, World, configmap, env, env_from, secret, workload
 
@@ -72,6 +75,41 @@ def test_whoever_knows_the_others_says_who_goes_first():
     made.acquaint_all(START)
     plan = made.look_since(*web, START).plan
     assert (plan.gate, plan.waits_for.name) == ("wave", "db")
+
+
+def rotated(*, driver):
+    """A survey of a workload that mounts a class whose secret rotated since it was written down."""
+    csi = {"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "vault"}}
+    world = World(providers=True)
+    world.put(mounted("1"))
+    world.put(workload("web", uses=[{"volumes": [{"name": "v", "csi": csi}]}]))
+    world.run()
+    made = Survey(ReloadConfig().options(), served=[ProviderStatus.KIND] if driver else [])
+    for one in (world.get("Deployment", "web"), mounted("2")):
+        made.add(one)
+    rule, web = made.workload("Deployment", "web", "shop")
+    return made, made.look(rule, web, START)
+
+
+def mounted(version):
+    said = {"secretProviderClassName": "vault", "objects": [{"id": "db", "version": version}]}
+    meta = {"name": "web-1-vault", "namespace": "shop", "resourceVersion": version}
+    kind = ProviderStatus.KIND
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "status": said}
+
+
+def test_commands_see_what_the_csi_driver_has_mounted_where_it_is_installed():
+    _, look = rotated(driver=True)
+    assert [change.seen_from("shop") for change in look.plan.changes] == ["secretproviderclass/vault#db"]
+    _, blind = rotated(driver=False)
+    assert blind.edges.untracked[0].rule == "secretproviderclass is not watched"
+
+
+def test_whoever_triggers_a_restart_writes_down_what_the_csi_driver_has_mounted():
+    made, look = rotated(driver=True)
+    state = triggered(look, made, START).state
+    now = wanted(look.edges.tracked[0], made.source(look.edges.tracked[0].source)).entry
+    assert state.sources == {"secretproviderclass/vault": now}
 
 
 async def test_who_may_not_read_the_others_is_told_that_they_may_hold_it_back():

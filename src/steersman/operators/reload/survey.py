@@ -28,6 +28,14 @@ from steersman.operators.reload.kinds import JOB, KindRule, kind_rules, kind_wor
 from steersman.operators.reload.look import NamespaceSettings
 from steersman.operators.reload.plan import Moment
 from steersman.operators.reload.policybook import PolicyBook
+from steersman.operators.reload.providers import (
+    ProviderClass,
+    ProviderStatus,
+    by_class,
+    latest,
+    said_on,
+    status_transform,
+)
 from steersman.operators.reload.settings import read_settings
 from steersman.operators.reload.sourcetimes import changes_of
 from steersman.operators.reload.state import Applied, read_state
@@ -55,7 +63,10 @@ class Survey:
     """Objects by kind and name; one of a name that is added again takes the place of the first."""
 
     def __init__(self, options: Options, *, served: Iterable[Kind] | None = None) -> None:
+        served = None if served is None else tuple(served)
         self.options = options
+        wanted = options.watch_secrets if options.watch_providers is None else options.watch_providers
+        self.providers = wanted and ProviderStatus.KIND in (served or ())  # of the secrets store CSI driver
         self.dialects = dialects_for(options)
         self.rules = {(rule.kind.group, rule.kind.kind): rule for rule in kind_rules(options.kinds, served)}
         self._kept = NATIVE_ANNOTATIONS.union(*(dialect.annotations for dialect in self.dialects))
@@ -129,6 +140,10 @@ class Survey:
             rule = self.rules[kind]
             workload = codec_for(workload_class(rule.kind)).object(msgspec.json.encode(manifest))
             return workload_transform(rule, self._kept, kind_words(self.options.kinds))(workload)
+        if kind == (ProviderStatus.KIND.group, ProviderStatus.KIND.kind):
+            return status_transform(self._hashes)(codec_for(ProviderStatus).object(msgspec.json.encode(manifest)))
+        if kind == (ProviderClass.KIND.group, ProviderClass.KIND.kind):
+            return source_transform(self._kept)(codec_for(ProviderClass).object(msgspec.json.encode(manifest)))
         if kind == ("", "Namespace"):
             return codec_for(NamespaceSettings).object(msgspec.json.encode(manifest))
         return manifest if kind[0] == "steersman.dev" else None
@@ -136,7 +151,7 @@ class Survey:
     def copy(self) -> Survey:
         """Another survey with the same objects, to add to without changing this one."""
         other = Survey(self.options)
-        other.rules = self.rules
+        other.rules, other.providers = self.rules, self.providers
         other.policies, other.forms = self.policies, self.forms
         other._objects = {kind: dict(objects) for kind, objects in self._objects.items()}
         other._values = dict(self._values)
@@ -164,6 +179,9 @@ class Survey:
 
     def source(self, ref: SourceRef) -> Source | None:
         """The source of that name."""
+        if ref.kind is SourceKind.PROVIDER_CLASS:
+            mounted = latest(self[ProviderStatus].by_index("", f"{ref.namespace}/{ref.name}"))
+            return said_on(mounted, self[ProviderClass].get(ObjectRef(ref.name, ref.namespace)))
         target = ConfigMapSource if ref.kind is SourceKind.CONFIGMAP else SecretSource
         found: Source | None = self[target].get(ObjectRef(ref.name, ref.namespace))
         return found
@@ -230,7 +248,13 @@ class Survey:
         """Who keeps the workloads of a kind."""
         if rule not in self._keepers:
             self._keepers[rule] = WorkloadKeeper(
-                rule, self.options, self.dialects, fleet=self.fleet, policies=self.policies, forms=self.forms
+                rule,
+                self.options,
+                self.dialects,
+                fleet=self.fleet,
+                policies=self.policies,
+                forms=self.forms,
+                providers=self.providers,
             )
         return self._keepers[rule]
 
@@ -253,6 +277,10 @@ class _Shelf:
         """All of them, or those of a namespace, in the order of their names."""
         names = sorted(ref for ref in self._objects if namespace is None or ref.namespace == namespace)
         return [self.get(ref) for ref in names]
+
+    def by_index(self, _name: str, value: str) -> list[Any]:  # type: ignore[valid-type]  # not the method above
+        """Those of one class: there is no other index."""
+        return [one for one in self.list() if value in by_class(one)]
 
     def _typed(self, found: Any) -> Any:
         if isinstance(found, dict):
@@ -287,17 +315,18 @@ async def read_cluster(
         await _read_namespaces(survey, client, namespaces)
     targets: list[tuple[Any, str | None]] = [(rule.kind, None) for rule in survey.rules.values()]
     targets += [(kind.KIND, None) for kind in survey.policies.kinds]
+    targets += [(ProviderStatus.KIND, None), (ProviderClass.KIND, None)] if survey.providers else []
     targets.append((ConfigMapSource.KIND, None))  # sources last: the others say in which forms they are compared
     if survey.options.watch_secrets:
         targets.append((SecretSource.KIND, NO_HELM_RELEASES))
     for kind, fields in targets:
-        for namespace in (namespaces or (None,)) if kind.namespaced else (None,):
+        for namespace in (None,) if namespaces is None or not kind.namespaced else namespaces:
             try:
                 async for page in client.pages(kind, namespace=namespace, field_selector=fields):
                     for item in page.items:
                         survey.add({"apiVersion": kind.api_version, "kind": kind.kind, **item})
             except Forbidden as error:
-                if not kind.namespaced:
+                if not kind.namespaced or kind.group == ProviderStatus.KIND.group:
                     survey.unseen.append(f"{kind.plural} may say more, and cannot be read: {error}")
                 elif as_far_as_allowed:
                     where = "" if namespace is None else f" of namespace {namespace}"
