@@ -112,6 +112,13 @@ def test_whoever_triggers_a_restart_writes_down_what_the_csi_driver_has_mounted(
     assert state.sources == {"secretproviderclass/vault": now}
 
 
+def test_a_restart_by_hand_is_remembered_with_the_changes_it_applied_or_as_what_it_was():
+    made, look = rotated(driver=True)
+    assert triggered(look, made, START).state.history[-1].told == "secretproviderclass/vault#db"
+    made, look = rotated(driver=False)
+    assert triggered(look, made, START).state.history[-1].told == "steersman reload trigger"
+
+
 async def test_who_may_not_read_the_others_is_told_that_they_may_hold_it_back():
     class Refusing:
         async def get(self, *_arguments):

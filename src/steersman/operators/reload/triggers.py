@@ -40,6 +40,7 @@ def triggered(look: Look, survey: Survey, now: float) -> Plan:
     survey.fleet.saw(me, look.workload, fresh=False)  # how the restart before this one ended is written with this one
     outcome = survey.fleet.outcome(me, Moment(wall=now, tick=now))
     restarts = (*(found.restarts if found is not None else ()), int(now))
+    told = " ".join(change.seen_from(look.workload.namespace) for change in look.plan.changes) or BY_HAND
     return Plan(
         action=Action.RESTART,
         reason="somebody asked for it",
@@ -47,7 +48,7 @@ def triggered(look: Look, survey: Survey, now: float) -> Plan:
         state=Applied(
             sources=target,
             restarts=restarts,
-            history=next_history(found.history if found is not None else (), int(now), BY_HAND, outcome),
+            history=next_history(found.history if found is not None else (), int(now), told, outcome),
         ),
         observed=look.plan.observed,
     )
