@@ -40,6 +40,7 @@ _WORDS: Final = {
 }
 _UNIT_OF: Final = {word: unit for unit, words in _WORDS.items() for word in words} | {unit: unit for unit in _UNITS}
 _HOURS_OF: Final = dict.fromkeys(("d", "day", "days"), 24) | dict.fromkeys(("w", "week", "weeks"), 168)
+_EXAMPLES: Final = "500ms, 30s or 1h30m"
 _LOOSE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\W\d]*)[\s,]*")
 
 
@@ -58,7 +59,10 @@ def parse_duration(text: object) -> timedelta:
     except FormatError:
         duration = None
     if duration is None:
-        raise FormatError(f"{shown} is not a duration (try {_suggestion(str(text))})")
+        meant = _suggestion(str(text))
+        if not _is_readable(meant):
+            raise FormatError(f"{shown} is too long for a duration (try 2562047h or less)")
+        raise FormatError(f"{shown} is not a duration (try {meant})")
     if duration < timedelta(0):
         raise FormatError(f"{shown} is negative (try {str(text).lstrip('-')})")
     return duration
@@ -157,6 +161,17 @@ def _go_quoted(text: str) -> str:
     return f'"{"".join(shown)}"'
 
 
+def _is_readable(meant: str) -> bool:
+    """Whether what the writer probably meant is a duration; one that Go cannot count is none."""
+    if meant == _EXAMPLES:
+        return True
+    try:
+        parse_go_duration(meant)
+    except FormatError:
+        return False
+    return True
+
+
 def _suggestion(text: str) -> str:
     """What the writer probably meant."""
     parts: list[str] = []
@@ -170,4 +185,4 @@ def _suggestion(text: str) -> str:
             break
         parts.append(f"{number}{unit}")
         position = match.end()
-    return "".join(parts) if parts and position == len(text) else "500ms, 30s or 1h30m"
+    return "".join(parts) if parts and position == len(text) else _EXAMPLES
