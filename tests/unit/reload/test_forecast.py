@@ -156,6 +156,24 @@ def test_what_does_not_restart_is_told_with_the_rule_that_says_so(annotations, r
     assert (made.changes, made.unaffected[0].reason) == ((), reason)
 
 
+@pytest.mark.parametrize(
+    ("data", "ignored", "restarts"),
+    [
+        ({"mode": "a"}, "configmap/app#mode", False),
+        ({"mode": "a", "more": "b"}, "configmap/app#mode", True),
+        ({"mode": "a", "more": "b"}, "configmap/app#mo*", False),
+        ({}, "configmap/app#mode", True),  # what it had before is not known
+    ],
+)
+def test_a_source_with_nothing_but_ignored_keys_restarts_nobody_whatever_it_says(data, ignored, restarts):
+    marks = {"steersman.dev/reload": "auto", "steersman.dev/reload-ignore": ignored}
+    after, applied = survey(configmap("app", **data), workload("web", uses=[env_from("app")], annotations=marks))
+    made = forecast(after, START, applied=applied)
+    assert names(made.changes) == (["web"] if restarts else [])
+    told = [f"configmap/app: all keys it uses are ignored ({ignored})"]
+    assert [one.reason for one in made.unaffected] == ([] if restarts else told)
+
+
 def test_what_means_the_same_to_a_policy_is_told_to_be_unchanged_and_who_says_so():
     meta = {"name": "meaning", "namespace": "shop"}
     policy = {"apiVersion": "steersman.dev/v1alpha1", "kind": "ReloadPolicy", "metadata": meta}

@@ -22,6 +22,8 @@ from steersman.operators.reload.types import APPLIED, SourceKind, SourceRef
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from steersman.operators.reload.digest import Source
+    from steersman.operators.reload.edges import Edge
     from steersman.operators.reload.kinds import KindRule
     from steersman.operators.reload.look import Look
     from steersman.operators.reload.survey import Survey
@@ -136,7 +138,7 @@ def _running(
     if before is None:
         for edge in after.look(rule, workload, now).edges.tracked:
             entry = wanted(edge, after.source(edge.source)).entry
-            if edge.source in written and entry is not None:
+            if edge.source in written and entry is not None and not _ignores_all(edge, after.source(edge.source)):
                 known[edge.source.seen_from(workload.namespace)] = Entry(digest="?", use=entry.use, keys={})
     else:
         running = before.workload(rule.kind.kind, workload.name, workload.namespace)
@@ -181,6 +183,10 @@ def _why_not(look: Look, written: Collection[SourceRef]) -> str:
     for one in look.edges.untracked:
         if one.source in written:
             return f"{one.source.seen_from(look.workload.namespace)}: {one.rule}"
+    for edge in look.edges.tracked:
+        if edge.source in written and _ignores_all(edge, look.sources.get(edge.source)):
+            patterns = ", ".join(map(str, edge.ignored))
+            return f"{edge.source.seen_from(look.workload.namespace)}: all keys it uses are ignored ({patterns})"
     used = {edge.source for edge in look.edges.tracked}
     if used and written and not used & set(written):
         return f"it uses none of the changed sources (uses {_names(used, look.workload.namespace)})"
@@ -196,6 +202,13 @@ def _why_not(look: Look, written: Collection[SourceRef]) -> str:
     if look.plan.action is Action.SEED:
         return "first sight: what it uses is written down, without a restart"
     return look.plan.reason
+
+
+def _ignores_all(edge: Edge, source: Source | None) -> bool:
+    """Whether a source has nothing but keys that are ignored for a workload."""
+    if source is None or not edge.ignored:
+        return False
+    return bool(source.digests) and not any(map(edge.uses, source.digests))
 
 
 def _names(sources: Collection[SourceRef], namespace: str) -> str:
