@@ -123,6 +123,10 @@ def test_python_that_is_none_is_named_with_its_line(tmp_path, capsys):
         ("lissten: x", ':1: lissten: is not a setting (did you mean "listen"?)'),
         ("\nworkers: many", ":2: workers: expected `int | null`, got `str`"),
         ("reload:\n  quietPeriod: [5]", ":2: reload.quietPeriod"),
+        ("reload:\n  dialects: [klingon]", ':2: reload.dialects: "klingon" is not a dialect'),
+        ("reload:\n  kinds:\n    - Deployment\n    - Gizmo", ':4: reload.kinds[1]: "Gizmo" is not built in'),
+        ("reload:\n  guard: {percent: 150}", ":2: reload.guard.percent: must be 100 or less"),
+        ("reload:\n  namespaces: [Shop_1]", ':2: reload.namespaces[0]: "Shop_1" is not a namespace (try shop)'),
         (
             "reload:\n  pods: true\n\n  quietPeroid: 5s",
             ':4: reload.quietPeroid: is not a field (did you mean "quietPeriod"?)',

@@ -179,11 +179,19 @@ def parts(
     )
 
 
+def checked(config: ReloadConfig) -> Options:
+    """What the section says; ConfigError names the field that is wrong, also where only others can tell."""
+    options = config.options()
+    dialects_for(options)
+    kind_rules(options.kinds)
+    return options
+
+
 OPERATOR: Final = Operator(
     name="reload",
     summary="restarts workloads when the ConfigMaps and Secrets they use change",
     config=ReloadConfig,
-    check=ReloadConfig.options,
+    check=checked,
     parts=parts,
     rules=least_rights,
     kinds=(ReloadPolicy, ClusterReloadPolicy),

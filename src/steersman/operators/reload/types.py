@@ -14,7 +14,7 @@ import msgspec
 
 from steersman.errors import ConfigError, FormatError
 from steersman.kube.durations import format_duration, parse_duration
-from steersman.kube.names import label_key_errors
+from steersman.kube.names import dns_label_errors, label_key_errors, quoted
 from steersman.kube.selectors import Selector
 from steersman.operators.reload.features import CompareConfig, Features, HookConfig, NotifyConfig, features
 from steersman.operators.reload.timetable import Timetable, make_opening
@@ -393,6 +393,11 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
         ):
             if value < 0:
                 raise ConfigError("must be 0 (no limit) or more", field=f"reload.{name}")
+        if self.guard.percent > 100:
+            raise ConfigError("must be 100 or less (0: no limit)", field="reload.guard.percent")
+        for place, name in enumerate(self.namespaces):
+            if dns_label_errors(name):
+                raise ConfigError(f"{quoted(name)} is not a namespace (try shop)", field=f"reload.namespaces[{place}]")
         configmaps, secrets = self._by_name(self.config_map_names), self._by_name(self.secret_names)
         if self.selectors and configmaps == "always":
             raise ConfigError(
