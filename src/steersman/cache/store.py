@@ -238,6 +238,8 @@ class Store(Generic[T]):
     @property
     def revision(self) -> str:
         """The revision base has reached; with a watch per namespace, the one furthest behind."""
+        if len(self._reached) == 1:  # as it nearly always is, and it is asked for with every snapshot
+            return next(iter(self._reached.values()))
         return min(self._reached.values(), key=lambda r: int(r) if r.isdecimal() else 0, default="")
 
     def add_index(self, name: str, function: Callable[[T], Iterable[str]]) -> None:

@@ -115,14 +115,19 @@ def shelves(controller: Controller, cluster: Cluster) -> list[Shelf]:
 
 
 class Snapshots:
-    """Everything a controller reads from one cluster, at one moment: `snapshots[Deployment].get(ref)`."""
+    """Everything a controller reads from one cluster, at one moment: `snapshots[Deployment].get(ref)`.
 
-    def __init__(self, shelves: Iterable[Shelf], *, user: str) -> None:
+    `brief` is for those who never wait while they have it: caches stand still meanwhile, so what nobody asks for need
+    not be kept.
+    """
+
+    def __init__(self, shelves: Iterable[Shelf], *, user: str, brief: bool = False) -> None:
         self._user = user
         self._shelves = {shelf.target: shelf for shelf in shelves}
-        self._open: dict[Any, Snapshot[Any]] = {
-            target: shelf.informer.snapshot() for target, shelf in self._shelves.items()
-        }
+        self._closed = False
+        self._open: dict[Any, Snapshot[Any]] = {}
+        for target in () if brief else self._shelves:
+            self._of(target)
 
     @overload
     def __getitem__(self, target: type[R]) -> Snapshot[R]: ...
@@ -130,7 +135,7 @@ class Snapshots:
     def __getitem__(self, target: Kind) -> Snapshot[dict[str, Any]]: ...
     def __getitem__(self, target: Any) -> Snapshot[Any]:
         try:
-            return self._open[target]
+            return self._of(target)
         except KeyError:
             raise ConfigError(
                 f"controller {self._user} does not read {kind_of(target)}: add .reads({kind_of(target).kind}) to it",
@@ -150,7 +155,7 @@ class Snapshots:
     def live(self, target: type[Resource] | Kind, ref: ObjectRef) -> Any | None:
         """The object of that name, if it is known here."""
         shelf = self.shelf(target)
-        return None if shelf is None else self._open[shelf.target].get(ref)
+        return None if shelf is None else self._of(shelf.target).get(ref)
 
     def latest(self, target: type[Resource] | Kind, ref: ObjectRef) -> Any | None:
         """As `live`, with what has become known since the snapshot was taken."""
@@ -185,17 +190,26 @@ class Snapshots:
         if kept is None:
             return obj
         if shelf.holds(obj):
-            self._open[shelf.target].record_write(kept)
+            self._of(shelf.target).record_write(kept)
         return kept
 
     def record_delete(self, target: type[Resource] | Kind, ref: ObjectRef, uid: str) -> None:
         """Hide an object that is gone from now on."""
         shelf = self.shelf(target)
         if shelf is not None:
-            self._open[shelf.target].record_delete(ref, uid)
+            self._of(shelf.target).record_delete(ref, uid)
+
+    def _of(self, target: Any) -> Snapshot[Any]:
+        found = self._open.get(target)
+        if found is None:
+            if self._closed:
+                raise RuntimeError("this snapshot is closed; take a new one")
+            found = self._open[target] = self._shelves[target].informer.snapshot()
+        return found
 
     def close(self) -> None:
         """Let the caches move on."""
+        self._closed = True
         for snapshot in self._open.values():
             snapshot.close()
 

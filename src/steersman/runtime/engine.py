@@ -442,7 +442,7 @@ class Engine:
 
     def _source(self, watch: Any) -> Source[Any]:
         informer = self._shelf(watch.cluster, watch.target).informer
-        return Source(watch, informer, self, lambda: self.snapshots(""))
+        return Source(watch, informer, self, lambda: Snapshots(self._shelves[""], user=self.name, brief=True))
 
     def _shelf(self, cluster: str, target: Any) -> Shelf:
         return next(shelf for shelf in self._shelves[cluster] if shelf.target is target)

@@ -139,6 +139,7 @@ class ZoneBook:
         self.problem: tuple[str, str] | None = None  # why nothing can be served: reason, message
         self.pending: set[str] = set()  # sources whose change has not reached every primary
         self.retry = Retry()
+        self.owed: tuple[float, str] | None = None  # since when it owes its status, and the revision it had then
         self.early = 0  # looks in a row for which it was too early
         self.looked = float("-inf")  # when every copy was looked at last
         self.drifts = 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from steersman.clock import Deadline
 from steersman.errors import DriverError, PlanError
@@ -24,7 +25,7 @@ from steersman.operators.dns.zonekinds import DNSZone
 from steersman.runtime.channel import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from steersman.clock import Clock
     from steersman.operators.dns.book import ZoneBook
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from steersman.operators.dns.types import Options
 
 __all__ = ["INSTANCE_LABEL", "Desk"]
+
+K = TypeVar("K")
 
 INSTANCE_LABEL = "app.kubernetes.io/instance"
 PATIENCE = 1.0  # seconds that a report waits for zones
@@ -77,6 +80,11 @@ class Desk:
             if not self._busy:
                 self._calm.set()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a zone is being published."""
+        return self._busy > 0
+
     async def turn(self) -> None:
         """Return when no zone is being published; not much later than that in any case."""
         if not self._calm.is_set():
@@ -96,8 +104,8 @@ class Desk:
         return choose_instances(
             zone,
             instances,
-            {(one.namespace, one.name): one for one in cache[Bind9Cluster]},
-            {one.name: one for one in cache[ClusterBind9Provider]},
+            _Named(cache[Bind9Cluster], lambda place: ObjectRef(place[1], place[0])),
+            _Named(cache[ClusterBind9Provider], ObjectRef),
             self.options.server_namespaces,
         )
 
@@ -215,6 +223,25 @@ class Desk:
             for task in self._probes.values():
                 task.cancel()
             self.fleet.close()
+
+
+class _Named(Mapping[K, Any]):
+    """A snapshot as a mapping by other keys: zones ask for one or two parents, and there may be many."""
+
+    def __init__(self, snapshot: Any, ref: Callable[[K], ObjectRef]) -> None:
+        self._snapshot, self._ref = snapshot, ref
+
+    def __getitem__(self, key: K) -> Any:
+        found = self._snapshot.get(self._ref(key))
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[K]:
+        raise TypeError("only asked for single ones")
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
 
 
 class _Shelf:

@@ -10,6 +10,7 @@ memory, filled again by a new process before the first reverse zone is published
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -82,6 +83,7 @@ def pointers_of(parts: Iterable[Contribution], zone: bytes) -> tuple[Pointer, ..
     )
 
 
+@lru_cache(maxsize=16384)
 def is_reverse(zone: bytes) -> bool:
     """Whether a zone can hold names of addresses."""
     return any(zone == root or owner_in(zone, root) is not None or owner_in(root, zone) is not None for root in ARPA)

@@ -26,10 +26,12 @@ from steersman.operators.dns.selection import empty_selectors, records_wanted, s
 from steersman.operators.dns.signers import Signers
 from steersman.operators.dns.signing import DNSKEY, status_of_keys
 from steersman.operators.dns.types import ADOPT, DRIFT, DRIFT_IGNORE, Drift
+from steersman.operators.dns.words import LATER, only_words_left, puts_off
 from steersman.operators.dns.zonekinds import DnssecStatus, DNSZone
 from steersman.operators.dns.zoneplan import ignored_names, own_contributions, soa_of, zone_name
 from steersman.operators.dns.zonestatus import Summary, status_of
 from steersman.runtime.cluster import Snapshots
+from steersman.runtime.queue import LOW_PRIORITY
 from steersman.runtime.result import Result, done, requeue
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class ZoneKeeper:
     async def reconcile(self, ctx: Context, zone: DNSZone) -> Result:
         """One pass over a zone."""
         desk, book = self.desk, self.desk.books.open(zone.ref)
+        if only_words_left(zone, book, busy=desk.busy, now=ctx.clock.monotonic()):
+            return requeue(after=LATER, priority=LOW_PRIORITY)
         summary = Summary()
         self._warn_of_empty(ctx, zone)
         try:
@@ -121,7 +125,7 @@ class ZoneKeeper:
         name = zone_name(zone)
         primaries = tuple(server for server in servers if server.role == "primary")
         own = own_contributions(zone, name, [server.address for server in primaries if not server.managed])
-        with Snapshots(ctx.cache, user="dns zones") as fresh:
+        with Snapshots(ctx.cache, user="dns zones", brief=True) as fresh:
             desk.tell_reverse(book.load(zone, name, own, fresh, desk.directory), fresh)
             leaving = leaving_parts(zone, name, fresh) if not book.began else []
             if not book.began and (unheard := self._unheard(zone, name, fresh)):
@@ -254,7 +258,7 @@ class ZoneKeeper:
             self._unpoint(zone.ref, cache)
         else:
             own = book.draft.contributions.get(ZONE, ())
-            with suppress(PlanError), Snapshots(cache, user="dns zones") as fresh:
+            with suppress(PlanError), Snapshots(cache, user="dns zones", brief=True) as fresh:
                 desk.tell_reverse(book.load(zone, zone_name(zone), own, fresh, desk.directory), fresh)
 
     def _unpoint(self, ref: ObjectRef, cache: Any) -> None:
@@ -306,9 +310,12 @@ class ZoneKeeper:
         for server in settled.keys() - book.settled:
             self.desk.instances.send(settled[server])
         book.settled = frozenset(settled)
-        await ctx.status(zone, status_of(zone, book, summary, now=ctx.clock.time()))
         if self.desk.metrics is not None:
             self.desk.metrics.told(zone, ready=summary.ready)
+        if puts_off(zone, book, summary, busy=self.desk.busy, now=ctx.clock.monotonic()):
+            return requeue(after=LATER, priority=LOW_PRIORITY)
+        await ctx.status(zone, status_of(zone, book, summary, now=ctx.clock.time()))
+        book.owed = None
         options = self.desk.options
         behind = max((copy.behind or copy.unsigned for copy in book.copies.values()), default=0)
         soon = min(CATCH_UP, 0.1 * 2 ** min(8, behind)) if behind else None  # secondaries need no backoff, only a push
