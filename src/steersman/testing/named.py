@@ -35,15 +35,26 @@ def find_named() -> str:
 
 
 class Named(LoopbackServer):
-    """See the module. `options` are further statements of the options block, `extra` of the file."""
+    """See the module. `options` are further statements of the options block, `extra` of the file.
+
+    `new_zones`: whether zones can be added while it runs.
+    """
 
     def __init__(
-        self, folder: Path, *, options: str = "", extra: str = "", key_name: str = "operator", secret: str = ""
+        self,
+        folder: Path,
+        *,
+        options: str = "",
+        extra: str = "",
+        key_name: str = "operator",
+        secret: str = "",
+        new_zones: bool = True,
     ) -> None:
         self.folder = folder
         self.zones = folder / "zones"
         self.key_name = key_name
         self.secret = secret or base64.b64encode(os.urandom(32)).decode()
+        self._new_zones = "yes" if new_zones else "no"
         self._options, self.extra = options, extra  # read at every start
         self._dns, self._rndc = PortClaim(), PortClaim()
         super().__init__(self._dns, self._rndc)
@@ -71,7 +82,7 @@ class Named(LoopbackServer):
 key "{self.key_name}" {{ algorithm hmac-sha256; secret "{self.secret}"; }};
 options {{
   directory "{self.zones}"; listen-on port {self.dns_port} {{ {LOOPBACK}; }}; listen-on-v6 {{ none; }};
-  allow-new-zones yes; allow-transfer {{ none; }}; notify explicit; recursion no; dnssec-validation no;
+  allow-new-zones {self._new_zones}; allow-transfer {{ none; }}; notify explicit; recursion no; dnssec-validation no;
   lock-file none; pid-file none; session-keyfile "{self.folder}/session.key"; {self._options}
 }};
 controls {{ inet {LOOPBACK} port {self.rndc_port} allow {{ localhost; }} keys {{ "{self.key_name}"; }}; }};

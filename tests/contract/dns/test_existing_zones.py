@@ -32,8 +32,8 @@ def existing(embedded, client, dns_kinds, namespace, named):
     """`async with existing(text) as site`: a primary that has the zone in its own configuration."""
 
     @asynccontextmanager
-    async def made(text=START, **spec):
-        server = named("ns1", extra=STATIC)
+    async def made(text=START, new_zones=True, **spec):
+        server = named("ns1", extra=STATIC, new_zones=new_zones)
         server.zones.mkdir(parents=True)
         (server.zones / "example.org.db").write_text(text)
         async with server:
@@ -42,6 +42,25 @@ def existing(embedded, client, dns_kinds, namespace, named):
             yield site
 
     return made
+
+
+async def test_a_server_that_adds_no_zones_gets_records_into_its_own_and_of_others_it_says_what_to_do(existing):
+    async with existing(new_zones=False) as site:
+        await site.zone("example.org")
+        await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+        await site.zone("new.example", recordsFrom=[])
+        async with site.running():
+            await eventually(lambda: site.is_ready("A", "www"), timeout=120)
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+            assert await site.answers("www.example.org", "A", {"192.0.2.1"})
+            await eventually(lambda: site.is_ready("DNSZone", "new.example", "PrimaryFailed"), timeout=120)
+            _, _, message = await site.ready("DNSZone", "new.example")
+            for word in ("addzone new.example", "allow-new-zones yes", "recordsOnly: true"):
+                assert word in message
+            await site.delete("DNSZone", "example.org")  # named would drop the zone until its next start
+            await eventually(lambda: site.gone("DNSZone", "example.org"), timeout=120)
+            assert await site.answers("www.example.org", "A", ())
+            assert await site.answers("ns1.example.org", "A", {"192.0.2.53"})
 
 
 @pytest.mark.parametrize("spec", [{}, {"recordsOnly": True}], ids=["whole zones", "records only"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from steersman.clock import Deadline
 from steersman.errors import DriverError
 from steersman.operators.dns.messages import AXFR, RCODES, Message, Row, parse, question, rrsets_of, update
+from steersman.operators.dns.names import text_of
 from steersman.operators.dns.rrsets import SOA
 from steersman.operators.dns.tsig import BadSignature, Key, Signer
 
@@ -69,7 +70,7 @@ class DnsClient:
             return next((row.value for row in answer.rows if row.kind == SOA and row.name == zone), None)
         if answer.rcode in (0, 2, 3, 5, 9):  # a referral; or no such zone, not loaded, or not for us
             return None
-        raise self._error(answer.rcode)
+        raise self._error(answer.rcode, f"the question for {text_of(zone)} SOA")
 
     async def update(
         self, zone: bytes, expected: bytes | None, soa: bytes | None, ttl: int, changes: Sequence[Change], key: Key
@@ -78,14 +79,15 @@ class DnsClient:
         message = update(_number(), zone, expected, soa, ttl, changes)
         (answer,) = await self._exchange(message, key)
         if answer.rcode:
-            raise self._error(answer.rcode)
+            raise self._error(answer.rcode, f"an update of {text_of(zone)} with key {key.name}")
 
     async def transfer(self, zone: bytes, key: Key | None, skip: frozenset[int]) -> tuple[bytes, Mapping[RRKey, RRset]]:
         """The whole zone: its start of authority, and its RRsets without the types in `skip`."""
         answers = await self._exchange(question(_number(), zone, AXFR), key)
         rows: list[Row] = [row for answer in answers for row in answer.rows]
         if answers[0].rcode:
-            raise self._error(answers[0].rcode)
+            signed = "without a key" if key is None else f"with key {key.name}"
+            raise self._error(answers[0].rcode, f"a transfer of {text_of(zone)} {signed}")
         soa, rrsets = (
             await asyncio.to_thread(rrsets_of, rows, zone, skip) if len(rows) > 5000 else rrsets_of(rows, zone, skip)
         )
@@ -166,9 +168,9 @@ class DnsClient:
             if not transfer or answer.rcode or starts >= 2:
                 return answers
 
-    def _error(self, rcode: int) -> DnsError:
+    def _error(self, rcode: int, asked: str) -> DnsError:
         name = RCODES.get(rcode, str(rcode))
-        return DnsError(f"the server answered {name}", server=self.server, rcode=name)
+        return DnsError(f"the server answered {name} to {asked}", server=self.server, rcode=name)
 
 
 def _number() -> int:

@@ -32,6 +32,7 @@ CLEANING: Final = 0.25  # seconds that the files of a removed zone may still be 
 FETCHES: Final = 4
 USUAL: Final = 100  # values of one RRset that named takes without being told
 NOT_ITS_DATA: Final = ("not found", "already exists", "permission denied")  # why named does not add a zone
+UNSAID: Final = "failure"  # to showzone, of a server that adds no zones: it remembers how it has them for modzone only
 OWN: Final = "reconfigurable via modzone: no"
 ABSENT: Final = ("not found", "no matching zone")
 
@@ -55,6 +56,8 @@ class NativeDriver(DataPath):
             if any(sign in error.text for sign in ABSENT):
                 return None
             if "not a dynamically" in error.text or "not dynamically" in error.text:
+                return ()
+            if error.text.strip() == UNSAID and OWN in await self.control(f"zonestatus {zone_word(zone)}"):
                 return ()
             raise
         for statement in read_statements(shown):
@@ -202,6 +205,14 @@ class NativeDriver(DataPath):
                 await self.control(f"addzone {zone_word(zone)} {{ {statement_text(config)} }};")
             except ControlError as error:
                 # A zone that was just removed lingers; one that is really there was added by somebody else.
+                if "Not allowing new zones" in error.text:
+                    raise ControlError(
+                        f"{error.message}: it adds no zones (allow-new-zones yes; in its options, or have the zone in "
+                        "its configuration and recordsOnly: true in the spec of the instance)",
+                        server=error.server,
+                        text=error.text,
+                        retryable=False,
+                    ) from None
                 if "already exists" not in error.text or attempt == 24 or await self.configuration(zone) is not None:
                     raise
                 await self._clock.sleep(0.02)

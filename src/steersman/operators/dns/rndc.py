@@ -83,9 +83,7 @@ class Rndc:
         said = data.get("text", b"").decode(errors="replace").strip()
         if "err" in data or data.get("result", b"0") != b"0":
             why = data.get("err", b"").decode(errors="replace").strip() or said or "failed"
-            raise ControlError(
-                f"{text.split(' ', 1)[0]}: {why}", server=self.server, text=f"{why} {said}", retryable=False
-            )
+            raise ControlError(f"{_command_of(text)}: {why}", server=self.server, text=f"{why} {said}", retryable=False)
         return str(said)
 
     async def _connect(self) -> None:
@@ -145,6 +143,11 @@ class Rndc:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
+
+
+def _command_of(text: str) -> str:
+    """What was asked for, and of which zone; without the configuration of that."""
+    return " ".join(word.strip('"') for word in text.split(" {", 1)[0].split() if not word.startswith("-"))
 
 
 def _pairs(table: dict[str, Any]) -> bytes:
