@@ -15,7 +15,7 @@ from steersman.operators.dns.fleet import keys_of
 from steersman.operators.dns.keyring import EPOCH, control_keys
 from steersman.operators.dns.manifests import CHECKSUM, children_of, template_of
 from steersman.operators.dns.parts import SecretRef
-from steersman.operators.dns.serverkinds import Bind9Instance, Endpoint, RndcKey
+from steersman.operators.dns.serverkinds import Bind9Instance, BindcarConfig, Endpoint, RndcKey
 from steersman.operators.dns.tsig import Key
 from steersman.operators.dns.types import KEY_LABEL
 
@@ -72,6 +72,17 @@ def test_pods_are_replaced_when_the_epoch_of_their_keys_is_another_and_only_then
     assert template_of(children_of(instance, None, epoch="1")) == template_of(one)
     marks = next(child for child in none if child["kind"] == "Deployment")["spec"]["template"]["metadata"]
     assert set(marks["annotations"]) == {CHECKSUM}
+
+
+def test_pods_are_replaced_when_the_token_of_their_sidecar_is_another_and_only_then():
+    spec = Bind9Instance.Spec(
+        cluster_ref="", role="primary", driver="bindcar", bindcar_config=BindcarConfig(image="sidecar:1")
+    )
+    instance = Bind9Instance(metadata=ObjectMeta(name="i", namespace="default"), spec=spec)
+    one, same, two = (template_of(children_of(instance, None, token=token)) for token in (b"one", b"one", b"two"))
+    assert one == same != two
+    instance.spec.driver = "native"
+    assert template_of(children_of(instance, None, token=b"one")) == template_of(children_of(instance, None))
 
 
 THERE = [Endpoint(address="192.0.2.1")]

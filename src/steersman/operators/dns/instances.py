@@ -130,7 +130,7 @@ class InstanceKeeper:
         rotation = due_in(keys, rndc_key_of(instance, cluster), ctx.clock.time())
         sources = self.followers.sources(instance, cluster, zones, ctx.cache)
         files = self.followers.files(instance, cluster, sources, ctx.cache)
-        children = children_of(instance, cluster, epoch=keys.annotations.get(EPOCH, ""), catalog=files)
+        children = children_of(instance, cluster, catalog=files, **_marks(keys))
         blocker = self._blocker(instance, cluster, children, ctx.cache)
         for child in children:
             if child["kind"] != "Deployment" or not blocker:
@@ -164,7 +164,7 @@ class InstanceKeeper:
                     continue  # that it is not there, its pod says
         if not found:
             return ""
-        return f"{'; '.join(found)}. Pods know the token of Secret {instance.name}-rndc-key since they were started"
+        return f"{'; '.join(found)}. Pods that know another token than Secret {instance.name}-rndc-key are replaced"
 
     def _blocker(
         self, instance: Bind9Instance, cluster: Bind9Cluster | None, children: Sequence[Any], cache: Any
@@ -178,7 +178,8 @@ class InstanceKeeper:
             if one.spec.cluster_ref != instance.spec.cluster_ref or one.spec.endpoints or (one.deleting and not mine):
                 continue
             try:
-                wanted = template_of(children if mine else children_of(one, cluster, epoch=_epoch(one, cache)))
+                keys = cache[Secret].get(ObjectRef(f"{one.name}-rndc-key", one.namespace))
+                wanted = template_of(children if mine else children_of(one, cluster, **_marks(keys)))
             except PlanError:
                 continue
             held = cache[Deployment].get(one.ref)
@@ -379,9 +380,11 @@ def _secret(ref: ObjectRef, data: dict[str, str], notes: dict[str, str], labels:
     return Secret(metadata=meta, type="Opaque", data={name: value.encode() for name, value in data.items()})
 
 
-def _epoch(instance: Bind9Instance, cache: Any) -> str:
-    held = cache[Secret].get(ObjectRef(f"{instance.name}-rndc-key", instance.namespace))
-    return "" if held is None else str(held.annotations.get(EPOCH, ""))
+def _marks(held: Secret | None) -> dict[str, Any]:
+    """What of its keys the pods of an instance must be made for."""
+    if held is None:
+        return {}
+    return {"epoch": held.annotations.get(EPOCH, ""), "token": (held.data.get("token") or b"").strip()}
 
 
 def _rotation(held: Secret | None) -> KeyRotation | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from steersman.errors import PlanError
 from steersman.operators.dns.desk import INSTANCE_LABEL
-from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, SHARED_KEY, ZONES, catalog_of
+from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, SHARED_KEY, ZONES, api_port_of, catalog_of
 from steersman.operators.dns.keyring import EPOCH
 from steersman.operators.dns.namedconf import CACHE, CONFIG, keeping_for, named_conf, signing_of, user_files
 from steersman.operators.dns.serverkinds import Image, Placement, Storage
@@ -32,6 +32,7 @@ ACCOUNT: Final = "bind9"
 IMAGE: Final = "internetsystemsconsortium/bind9"
 CHECKSUM: Final = "steersman.dev/config-checksum"
 TEMPLATE: Final = "steersman.dev/template-checksum"
+SIDECAR: Final = "steersman.dev/sidecar-checksum"
 USER_MOUNTS: Final = ("/data/", "/var/log/bind/")
 USER: Final = 101
 
@@ -66,18 +67,25 @@ def role_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RoleConfig
 
 
 def children_of(
-    instance: Bind9Instance, cluster: Bind9Cluster | None, *, epoch: str = "", catalog: Mapping[str, str] | None = None
+    instance: Bind9Instance,
+    cluster: Bind9Cluster | None,
+    *,
+    epoch: str = "",
+    token: bytes = b"",
+    catalog: Mapping[str, str] | None = None,
 ) -> list[Manifest]:
     """ConfigMap, claim, Deployment, Service and disruption budget; PlanError when the instance asks for nonsense.
 
-    `epoch` is that of its keys (see `keyring`): pods that know only keys of another one are of no use. `catalog` are
-    the files of its catalog (see `catalogconf`), which pods read again without being replaced.
+    `epoch` is that of its keys (see `keyring`): pods that know only keys of another one are of no use, nor is a sidecar
+    that knows another `token`. `catalog` are the files of its catalog (see `catalogconf`): no pod is replaced for them.
     """
     files = named_conf(instance, cluster)
     checksum = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     made = [_object(instance, "v1", "ConfigMap", f"{instance.name}-config", data={**files, **(catalog or {})})]
     made += [claim for claim in (_claim(instance, cluster), _key_claim(instance, cluster)) if claim is not None]
     marks = {CHECKSUM: checksum, **({EPOCH: epoch} if epoch else {})}
+    if token and api_port_of(instance, cluster):  # so little of its digest that nobody finds it by trying
+        marks[SIDECAR] = hashlib.sha256(token).hexdigest()[:8]
     if followed := catalog_of(instance, cluster):
         marks[CATALOG] = followed
     made += [_deployment(instance, cluster, marks), _service(instance, cluster)]
