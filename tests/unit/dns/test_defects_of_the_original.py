@@ -46,6 +46,7 @@ from steersman.operators.dns.serverkinds import (
     Storage,
 )
 from steersman.operators.dns.servers import Keys, Server
+from steersman.operators.dns.signers import signing_conditions
 from steersman.operators.dns.tsig import Key
 from steersman.operators.dns.types import Options
 from steersman.operators.dns.zoneconfig import primary_config, same_config, secondary_config
@@ -244,6 +245,17 @@ def test_b24_the_keys_of_a_cluster_hold_for_instances_that_name_none():
     assert key_ref_of(own, parent).name == "own"
     parent.spec.global_ = Bind9Config(rndc_secret_ref=SecretRef(name="global"))
     assert key_ref_of(instance(), parent).name == "global"
+
+
+def test_b24_of_several_keys_of_a_cluster_those_that_come_to_nothing_are_named():
+    parent = cluster(rndc_secret_refs=[SecretRef(name="shared"), SecretRef(name="other"), SecretRef(name="third")])
+    (row,) = signing_conditions(instance(), parent)
+    assert (row.type, row.status, row.reason) == ("Ignored", "True", "NoEffect")
+    assert "rndcSecretRefs" in row.message
+    assert "other, third" in row.message
+    assert signing_conditions(instance(rndc_secret_ref=SecretRef(name="own")), parent) == []
+    parent.spec.rndc_secret_refs = parent.spec.rndc_secret_refs[:1]
+    assert signing_conditions(instance(), parent) == []
 
 
 def test_b26_keys_can_be_written_wherever_instances_are():

@@ -46,6 +46,7 @@ __all__ = [
     "ready_since",
     "rndc_key_of",
     "servers_of",
+    "unused_keys",
 ]
 
 DNS_PORT: Final = 5353  # of pods: unprivileged
@@ -75,6 +76,12 @@ def key_ref_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> SecretR
     if cluster.spec.global_ is not None and cluster.spec.global_.rndc_secret_ref is not None:
         return cluster.spec.global_.rndc_secret_ref
     return next(iter(cluster.spec.rndc_secret_refs or ()), None)
+
+
+def unused_keys(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[str]:
+    """The Secrets of `rndcSecretRefs` that come to nothing: a server has one control key, and the first is it."""
+    rows = (cluster.spec.rndc_secret_refs if cluster is not None else None) or []
+    return [row.name for row in rows[1:]] if rows and key_ref_of(instance, cluster) is rows[0] else []
 
 
 def rndc_key_of(instance: Bind9Instance, cluster: Bind9Cluster | None) -> RndcKey | None:

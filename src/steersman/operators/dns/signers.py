@@ -21,6 +21,7 @@ from steersman.kube.objects import ObjectMeta
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import format_time
 from steersman.kube.types.core import Secret
+from steersman.operators.dns.fleet import unused_keys
 from steersman.operators.dns.manifests import is_lasting
 from steersman.operators.dns.namedconf import keeping_for, without_effect
 from steersman.operators.dns.serverkinds import Bind9Cluster
@@ -85,23 +86,30 @@ SIGNING_CONDITIONS: Final = frozenset({"Ignored", "SigningKeys"})
 
 
 def signing_conditions(instance: Bind9Instance, cluster: Bind9Cluster | None) -> list[Condition]:
-    """What an instance says about its signing keys: where they are, or what of it nobody does. Nothing without them."""
+    """What an instance says about its keys: where those of zones are, and what is asked for and not done."""
     generation = instance.metadata.generation
-    fields = without_effect(instance, cluster)
+    fields, texts = without_effect(instance, cluster), []
     if fields:
-        text = (
+        texts.append(
             f"{', '.join(fields)}: a server that exists already has its keys in its own key-directory; put them there, "
             "or have the server made here (no endpoints)"
         )
-        return [condition("Ignored", True, "NoEffect", text, generation=generation)]
+    if cluster is not None and (unused := unused_keys(instance, cluster)):
+        texts.append(
+            f"rndcSecretRefs of Bind9Cluster {cluster.name}: only the first is used, and {', '.join(unused)} is not; "
+            "a server has one control key (updateKey and transferKey of an instance name others)"
+        )
+    rows = [condition("Ignored", True, "NoEffect", "; ".join(texts), generation=generation)] if texts else []
+    if fields:
+        return rows
     try:
         keeping = keeping_for(instance, cluster)
     except PlanError:
-        return []  # Ready says it
+        return rows  # Ready says it
     if keeping is None:
-        return []
+        return rows
     fine, reason, text = words_of(keeping, lasting=is_lasting(instance, cluster))
-    return [condition("SigningKeys", fine, reason, text, generation=generation)]
+    return [*rows, condition("SigningKeys", fine, reason, text, generation=generation)]
 
 
 async def keep_signing_keys(
