@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steersman.errors import PlanError
 from steersman.kube.objects import ObjectMeta
 from steersman.operators.dns.compiler import ZONE, Draft
 from steersman.operators.dns.names import name_of, owner_of, text_of
@@ -17,7 +18,7 @@ from steersman.operators.dns.recordkinds import (
     NSRecord,
     TXTRecord,
 )
-from steersman.operators.dns.rrsets import AAAA, CNAME, MX, NS, A, Contribution, value_text
+from steersman.operators.dns.rrsets import AAAA, CNAME, MX, NS, A, Contribution, contribution_of, value_text
 
 ORG = name_of("example.org")
 OWN = [
@@ -419,3 +420,29 @@ def test_a_name_of_any_bytes_comes_back_from_its_text(label):
 
     wire = bytes([len(label)]) + label.lower() + ORG
     assert dns.name.from_text(text_of(wire)).to_wire().lower() == wire
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        (ARecord(spec=ARecord.Spec(name="www")), "spec.ipv4Addresses"),
+        (AAAARecord(spec=AAAARecord.Spec(name="www")), "spec.ipv6Addresses"),
+        (TXTRecord(spec=TXTRecord.Spec(name="www")), "spec.text"),
+        (TXTRecord(spec=TXTRecord.Spec(name="www", values=[["fine"], ["x" * 16000] * 5])), "spec.values[1]"),
+        (CNAMERecord(spec=CNAMERecord.Spec(name="www", target=".")), "spec.target"),
+        (NSRecord(spec=NSRecord.Spec(name="www", nameserver=".")), "spec.nameserver"),
+        (MXRecord(spec=MXRecord.Spec(name="www", priority=5, mail_server=".")), "spec.mailServer"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).KIND.kind,
+)
+def test_what_rules_of_the_schema_refuse_is_refused_where_a_server_knows_no_rules(record, field):
+    with pytest.raises(PlanError) as caught:
+        contribution_of(record, "source", name_of("example.org"))
+    assert (caught.value.reason, caught.value.field) == ("InvalidValue", field)
+
+
+@pytest.mark.parametrize("owner", ["*", "*.sub"])
+def test_a_wildcard_cannot_be_delegated(owner):
+    with pytest.raises(PlanError, match="wildcard") as caught:
+        contribution_of(record(NSRecord, "ns", owner=owner, nameserver="ns.example.net."), "source", ORG)
+    assert (caught.value.reason, caught.value.field) == ("InvalidName", "spec.name")

@@ -134,8 +134,11 @@ def contribution_of(record: Record, source: str, zone: bytes) -> Contribution:
             str(error), reason="OutOfZone" if "outside" in str(error) else "InvalidName", field="spec.name"
         ) from None
     kind, values = _values(record)
-    if not values:
-        raise PlanError("there is no value in it", reason="InvalidValue", field="spec")
+    if kind == NS and owner.startswith(b"\x01*"):  # servers say yes to it, and ignore it
+        raise PlanError("a wildcard cannot be delegated (RFC 4592, 4.2)", reason="InvalidName", field="spec.name")
+    if not values:  # the schema refuses that, where the server knows rules
+        field = {A: "spec.ipv4Addresses", AAAA: "spec.ipv6Addresses", TXT: "spec.text"}.get(kind, "spec")
+        raise PlanError("at least one value is required", reason="InvalidValue", field=field)
     return Contribution(source, (owner, kind), spec.ttl, frozenset(values), record.metadata.creation_timestamp or "")
 
 
@@ -148,13 +151,16 @@ def _values(record: Record) -> tuple[int, list[bytes]]:  # one line per kind rea
             texts = [*(spec.ipv6_addresses or ()), *([spec.ipv6_address] if spec.ipv6_address else ())]
             return AAAA, [_address(socket.AF_INET6, text, "ipv6Addresses") for text in texts]
         case CNAMERecord(spec=spec):
-            return CNAME, [_name(spec.target, "target")]
+            return CNAME, [_target(spec.target, "target")]
         case MXRecord(spec=spec):
+            if spec.mail_server == "." and spec.priority:
+                text = '"." (no mail) needs priority 0 (RFC 7505)'
+                raise PlanError(text, reason="InvalidValue", field="spec.mailServer")
             return MX, [struct.pack("!H", spec.priority) + _name(spec.mail_server, "mailServer")]
         case TXTRecord(spec=spec):
             return TXT, _texts(spec)
         case NSRecord(spec=spec):
-            return NS, [_name(spec.nameserver, "nameserver")]
+            return NS, [_target(spec.nameserver, "nameserver")]
         case SRVRecord(spec=spec):
             head = struct.pack("!3H", spec.priority, spec.weight, spec.port)
             return SRV, [head + _name(spec.target, "target")]
@@ -178,10 +184,18 @@ def _name(text: str, field: str) -> bytes:
         raise PlanError(str(error), reason="InvalidValue", field=f"spec.{field}") from None
 
 
+def _target(text: str, field: str) -> bytes:
+    """A name that has to be somebody's."""
+    if text == ".":
+        raise PlanError("must be a name", reason="InvalidValue", field=f"spec.{field}")
+    return _name(text, field)
+
+
 def _texts(spec: TXTRecord.Spec) -> list[bytes]:
-    rows = [*([spec.text] if spec.text else ()), *(spec.values or ())]
+    rows = [("text", spec.text)] if spec.text else []
+    rows += [(f"values[{number}]", row) for number, row in enumerate(spec.values or ())]
     values = []
-    for row in rows:
+    for field, row in rows:
         value = bytearray()
         for item in row:
             data = item.encode()
@@ -190,7 +204,9 @@ def _texts(spec: TXTRecord.Spec) -> list[bytes]:
                 value.append(len(part))
                 value += part
         if len(value) > 65000:
-            raise PlanError(f"{len(value)} bytes do not fit into one record", reason="InvalidValue", field="spec.text")
+            raise PlanError(
+                f"{len(value)} bytes do not fit into one record", reason="InvalidValue", field=f"spec.{field}"
+            )
         values.append(bytes(value))
     return values
 
