@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from steersman.operators.dns.servers import BURST, FAILURES, PAUSE, PER_SECOND, Gate, ServerUnavailable
+from steersman.operators.dns.servers import BURST, FAILURES, PAUSE, PER_SECOND, QUICK, Gate, ServerUnavailable
 
 
 async def test_a_burst_goes_through_at_once_and_what_follows_at_the_rate(clock):
@@ -38,3 +38,15 @@ async def test_after_five_failures_nobody_asks_until_one_may_try(clock):
         await gate.enter()
     gate.breaker.succeeded()
     await gate.enter()
+
+
+async def test_a_server_that_refuses_at_once_is_left_alone_for_being_away_and_not_for_being_asked_often(clock):
+    gate = Gate("ns1/0", clock)
+    for _ in range(FAILURES - 1):
+        for _ in range(20):
+            gate.breaker.failed(quickly=True)
+        await gate.enter()
+        await clock.advance(QUICK)
+    gate.breaker.failed(quickly=True)
+    with pytest.raises(ServerUnavailable):
+        await gate.enter()

@@ -11,7 +11,7 @@ from steersman.errors import DriverError
 from steersman.operators.dns.dnsclient import DnsClient, DnsError
 from steersman.operators.dns.driver import Refused, Stale
 from steersman.operators.dns.rrsets import SOA
-from steersman.operators.dns.servers import PAUSE, Gate
+from steersman.operators.dns.servers import PAUSE, QUICK, Gate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -90,12 +90,16 @@ class DataPath:
     async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask, and learn from the answer whether the server is alive: a refusal is a sign of life."""
         await self._gate.enter()
+        began = self._clock.monotonic()
         try:
             answer = await ask()
         except DriverError as error:
             alive = getattr(error, "rcode", "") or getattr(error, "text", "")
             if alive or error.retryable:  # else it is our own fault, and says nothing about the server
-                (self._gate.breaker.succeeded if alive else self._gate.breaker.failed)()
+                if alive:
+                    self._gate.breaker.succeeded()
+                else:
+                    self._gate.breaker.failed(quickly=self._clock.monotonic() - began < QUICK)
             self._gate.why = error.message
             raise
         self._gate.breaker.succeeded()

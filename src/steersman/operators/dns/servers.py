@@ -18,10 +18,11 @@ from steersman.runtime.ratelimit import Bucket
 if TYPE_CHECKING:
     from steersman.clock import Clock
 
-__all__ = ["PAUSE", "Breaker", "Gate", "Keys", "Server", "ServerUnavailable"]
+__all__ = ["PAUSE", "QUICK", "Breaker", "Gate", "Keys", "Server", "ServerUnavailable"]
 
 FAILURES: Final = 5
 PAUSE: Final = 30.0  # seconds
+QUICK: Final = 1.0  # seconds within which a failure costs those who wait little
 PER_SECOND: Final = 2000.0
 BURST: Final = 4000
 
@@ -82,7 +83,7 @@ class Breaker:
     def __init__(self, clock: Clock, pause: float = PAUSE) -> None:
         self._clock, self._pause = clock, pause
         self._failures = 0
-        self._until = float("-inf")
+        self._counted = self._until = float("-inf")
 
     @property
     def open(self) -> bool:
@@ -99,8 +100,15 @@ class Breaker:
         """It works."""
         self._failures = 0
 
-    def failed(self) -> None:
-        """It did not answer."""
+    def failed(self, *, quickly: bool = False) -> None:
+        """It did not answer. What fails at once costs nothing, and many ask at once: that counts once in a second.
+
+        A server that restarts would otherwise be left alone for the whole pause by the zones that change meanwhile.
+        """
+        now = self._clock.monotonic()
+        if quickly and now - self._counted < QUICK:
+            return
+        self._counted = now
         self._failures += 1
         if self._failures >= FAILURES:
             self._until = self._clock.monotonic() + self._pause
