@@ -183,3 +183,29 @@ async def test_a_zone_with_the_longest_name_there_is_has_a_file_and_a_journal(si
         await eventually(lambda: site.answers(name, "A", {"192.0.2.1"}), timeout=60)
         await site.delete("DNSZone", "long")
         await eventually(lambda: site.gone("DNSZone", "long"), timeout=60)
+
+
+@pytest.mark.parametrize("field", ["recordsFrom", "bind9InstancesFrom"])
+async def test_a_selector_that_cannot_be_read_is_named_and_takes_nothing_away(site, field):
+    await site.zone("example.org")
+    await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+    async with site.running():
+        await eventually(lambda: site.is_ready("A", "www"), timeout=120)
+        await site.zone("example.org", **{field: [{"selector": {"matchLabels": {"no label": "x"}}}]})
+        await eventually(lambda: site.is_ready("DNSZone", "example.org", "InvalidSelector"), timeout=120)
+        _, _, message = await site.ready("DNSZone", "example.org")
+        assert f"spec.{field}[0].selector" in message
+        assert await site.answers("www.example.org", "A", {"192.0.2.1"})
+        await site.zone("example.org")
+        await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+        await site.record("A", "www", ipv4Addresses=["192.0.2.2"])
+        await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.2"}), timeout=120)
+
+
+async def test_a_policy_that_a_server_does_not_know_is_named_with_its_field(site):
+    await site.zone("example.org", dnssecPolicy="nobodys")
+    async with site.running():
+        await eventually(lambda: site.is_ready("DNSZone", "example.org", "PrimaryFailed"), timeout=120)
+        _, _, message = await site.ready("DNSZone", "example.org")
+        for word in ("example.org", "nobodys", "spec.dnssecPolicy"):
+            assert word in message

@@ -213,6 +213,14 @@ class NativeDriver(DataPath):
                         text=error.text,
                         retryable=False,
                     ) from None
+                policy = next((row[1] for row in config if row[0] == "dnssec-policy"), None)
+                if policy and error.text.strip().startswith(ABSENT[0]):
+                    raise ControlError(
+                        f"{error.message}: does it know the dnssec-policy {policy} (spec.dnssecPolicy of the zone)?",
+                        server=error.server,
+                        text=error.text,
+                        retryable=False,
+                    ) from None
                 if "already exists" not in error.text or attempt == 24 or await self.configuration(zone) is not None:
                     raise
                 await self._clock.sleep(0.02)

@@ -59,7 +59,7 @@ class Retirer:
 
     async def retire(self, ctx: Context, zone: DNSZone, summary: Summary) -> None:
         """Remove a zone from instances that may have it and are no longer chosen."""
-        if zone.status is None or summary.reason in {"InvalidName", "DuplicateZone"}:
+        if zone.status is None or summary.reason in {"InvalidName", "InvalidSelector", "DuplicateZone"}:
             return
         chosen = {(one.namespace, one.name) for one in summary.instances}
         left = [row for row in zone.status.bind9_instances or () if (row.namespace, row.name) not in chosen]

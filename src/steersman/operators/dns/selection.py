@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.errors import FormatError
+from steersman.errors import FormatError, PlanError
 from steersman.kube.selectors import Selector
 from steersman.operators.dns.parts import selector_of
 from steersman.operators.dns.serverkinds import Bind9Instance
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "check_selectors",
     "choose_instances",
     "empty_selectors",
     "label_values",
@@ -224,6 +225,17 @@ def selector_values(zone: DNSZone) -> list[str]:
 def source_of(record: Record) -> str:
     """What a record is called in a draft: its kind and name, as kubectl takes them."""
     return f"{type(record).KIND.kind.lower()}/{record.name}"
+
+
+def check_selectors(zone: DNSZone) -> None:
+    """PlanError names a selector that cannot be read: it is a slip of the pen, and no wish to select nothing."""
+    rows = [(f"recordsFrom[{number}]", one.selector) for number, one in enumerate(zone.spec.records_from or ())]
+    chosen = enumerate(zone.spec.bind9_instances_from or ())
+    rows += [(f"bind9InstancesFrom[{number}]", one.selector) for number, one in chosen]
+    for field, selector in rows:
+        if _selectors((selector,)) == [Selector.NOTHING]:
+            text = "a label in it cannot exist, or an expression lacks its values; nothing is changed meanwhile"
+            raise PlanError(text, reason="InvalidSelector", field=f"spec.{field}.selector")
 
 
 def empty_selectors(zone: DNSZone) -> list[str]:

@@ -24,7 +24,7 @@ from steersman.operators.dns.names import name_of, owner_in, short_text
 from steersman.operators.dns.pointers import Directory, is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.rrsets import GENERATED, RRset, Soa, type_name, value_text
-from steersman.operators.dns.selection import label_values, selector_values
+from steersman.operators.dns.selection import check_selectors, label_values, selector_values
 from steersman.operators.dns.serials import latest
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
 from steersman.operators.dns.types import GROUP, Options
@@ -147,6 +147,7 @@ class Survey:
 
     def book(self, zone: DNSZone) -> tuple[ZoneBook, list[Server]]:
         """A zone as it should be, and its servers; PlanError when there is no saying."""
+        check_selectors(zone)
         choice = self.desk.choose(zone, self._cache)
         check_holder(self.desk, zone, choice, self._cache)
         servers, problems = self.desk.servers(choice.instances, self._cache)

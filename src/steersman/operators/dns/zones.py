@@ -22,7 +22,7 @@ from steersman.operators.dns.pointers import is_reverse, lets_in
 from steersman.operators.dns.publisher import Job, publish
 from steersman.operators.dns.removal import LISTED_IN
 from steersman.operators.dns.retiring import Retirer
-from steersman.operators.dns.selection import empty_selectors, records_wanted, source_of
+from steersman.operators.dns.selection import check_selectors, empty_selectors, records_wanted, source_of
 from steersman.operators.dns.signers import Signers
 from steersman.operators.dns.signing import DNSKEY, status_of_keys
 from steersman.operators.dns.types import ADOPT, DRIFT, DRIFT_IGNORE, Drift
@@ -71,6 +71,7 @@ class ZoneKeeper:
         summary = Summary()
         self._warn_of_empty(ctx, zone)
         try:
+            check_selectors(zone)
             choice = desk.choose(zone, ctx.cache)
             check_choice(desk, zone, choice, ctx.cache)
             servers, problems = desk.servers(choice.instances, ctx.cache)
@@ -256,7 +257,7 @@ class ZoneKeeper:
             desk.tell_catalogs(desk.catalogs.put(zone.ref, b"", frozenset()), cache)
         if reason == "DuplicateZone":
             self._unpoint(zone.ref, cache)
-        else:
+        elif reason != "InvalidSelector":  # which does not say what its records are
             own = book.draft.contributions.get(ZONE, ())
             with suppress(PlanError), Snapshots(cache, user="dns zones", brief=True) as fresh:
                 desk.tell_reverse(book.load(zone, zone_name(zone), own, fresh, desk.directory), fresh)

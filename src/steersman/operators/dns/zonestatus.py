@@ -200,7 +200,7 @@ def _instances(zone: DNSZone, book: ZoneBook, summary: Summary) -> list[Instance
             for place, row in before.items()
             if place not in {(r.namespace, r.name) for r in rows}
             and not summary.instances
-            and summary.reason in {"NoNameServer", "InvalidSOA", "InvalidName"}
+            and summary.reason in {"NoNameServer", "InvalidSOA", "InvalidName", "InvalidSelector"}
         ]
     for row, why in summary.leaving:
         rows.append(msgspec.structs.replace(row, status="Unclaimed", message=why))
