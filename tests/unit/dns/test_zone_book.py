@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from steersman.cache.store import Store
+from steersman.errors import PlanError
 from steersman.kube.resources import ObjectRef
 from steersman.operators.dns.book import ZoneBook
 from steersman.operators.dns.ownership import leaving_parts, owned_places
@@ -198,3 +199,28 @@ def test_the_collector_works_again_after_a_zone_was_compiled(fails, monkeypatch)
         world.load(book)
     assert resting == [True]
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"zoneName": "192.0.2.1"}, "spec.zoneName"),
+        ({"soaRecord": {"primaryNs": ".", "adminEmail": "h.example.org.", **TIMERS}}, "spec.soaRecord.primaryNs"),
+        ({"nameServerIps": {"a b.example.org.": "192.0.2.1"}}, "spec.nameServerIps"),
+        ({"nameServerIps": {"ns1": "192.0.2.1"}}, "spec.nameServerIps"),
+    ],
+)
+def test_what_no_schema_refuses_of_a_zone_is_named_by_its_field(spec, field):
+    body = msgspec.to_builtins(the_zone())
+    zone = msgspec.convert({**body, "spec": {**body["spec"], **spec}}, DNSZone)
+    with pytest.raises(PlanError) as caught:
+        own_contributions(zone, zone_name(zone))
+    assert caught.value.field == field
+
+
+def test_names_of_servers_may_lack_their_last_dot_where_only_a_whole_name_can_be_meant():
+    body = msgspec.to_builtins(the_zone())
+    body["spec"]["nameServerIps"] = {"ns2.example.org": "192.0.2.1"}
+    zone = msgspec.convert(body, DNSZone)
+    parts = own_contributions(zone, zone_name(zone))
+    assert any(b"\x03ns2\x07example\x03org\0" in part.values for part in parts)

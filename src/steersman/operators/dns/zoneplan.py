@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from steersman.errors import FormatError, PlanError
 from steersman.operators.dns.catalogs import catalog_parts
@@ -19,15 +20,27 @@ if TYPE_CHECKING:
     from steersman.operators.dns.rrsets import Key
     from steersman.operators.dns.zonekinds import DNSZone
 
+_ADDRESS: Final = re.compile(r"[0-9.]+")
+_HOST: Final = re.compile(r"([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)+")
+
 __all__ = ["ignored_names", "is_ignored", "mailbox_of", "own_contributions", "soa_of", "zone_name"]
 
 
 def zone_name(zone: DNSZone) -> bytes:
     """The zone's name; PlanError when it cannot be one."""
+    if _ADDRESS.fullmatch(zone.spec.zone_name):
+        raise PlanError("must be a name, not an address", reason="InvalidName", field="spec.zoneName")
     try:
         return name_of(zone.spec.zone_name)
     except FormatError as error:
         raise PlanError(str(error), reason="InvalidName", field="spec.zoneName") from None
+
+
+def _host(text: str, field: str) -> str:
+    """The name of a server; PlanError when it cannot be one. Of keys of a mapping no schema says what they may be."""
+    if not _HOST.fullmatch(text if text.endswith(".") or "." not in text else f"{text}."):
+        raise PlanError(f'"{text}" is not the whole name of a server', reason="InvalidSOA", field=field)
+    return text
 
 
 def ignored_names(zone: DNSZone) -> tuple[str, ...]:
@@ -65,7 +78,7 @@ def own_contributions(zone: DNSZone, name: bytes, addresses: Iterable[str] = ())
     The primary of the start of authority is always a name server. A zone that has no usable one could not be served
     at all; then its primary gets the addresses of the servers, which is what asking them would have shown anyway.
     """
-    servers = {name_of(zone.spec.soa_record.primary_ns)}
+    servers = {name_of(_host(zone.spec.soa_record.primary_ns, "spec.soaRecord.primaryNs"))}
     glue: dict[tuple[bytes, int], set[bytes]] = {}
 
     def add(host: bytes, text: str | None) -> None:
@@ -79,12 +92,12 @@ def own_contributions(zone: DNSZone, name: bytes, addresses: Iterable[str] = ())
 
     try:
         for row in zone.spec.name_servers or ():
-            host = name_of(row.hostname)
+            host = name_of(_host(row.hostname, "spec.nameServers"))
             servers.add(host)
             add(host, row.ipv4_address)
             add(host, row.ipv6_address)
         for hostname, address in (zone.spec.name_server_ips or {}).items():
-            host = name_of(hostname)
+            host = name_of(_host(hostname, "spec.nameServerIps"))
             servers.add(host)
             add(host, address)
     except FormatError as error:
