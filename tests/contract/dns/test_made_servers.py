@@ -180,3 +180,19 @@ async def _refused(site, rows):
         with pytest.raises(Invalid) as refused:
             await site.apply(kind, f"bad-{number}", spec)
         assert field in str(refused.value) or any(field in (c.field or "") for c in refused.value.causes), (kind, spec)
+
+
+async def test_what_the_api_server_refuses_of_an_object_is_said_by_whoever_asked_for_it(site):
+    disk = {"storageType": "persistentVolumeClaim", "persistentVolumeClaim": {"size": "big"}}
+    await site.apply("Bind9Instance", "disk", {"clusterRef": "", "role": "primary", "storage": disk})
+    await site.apply("Bind9Instance", "parent", {"clusterRef": "no such", "role": "primary"})
+    await site.apply("Bind9Cluster", "labels", {"primary": {"replicas": 1, "labels": {"no label": "x"}}})
+    said = {
+        ("Bind9Instance", "disk"): ("ConfigurationInvalid", "spec.storage.persistentVolumeClaim.size"),
+        ("Bind9Instance", "parent"): ("ConfigurationInvalid", "no such"),
+        ("Bind9Cluster", "labels"): ("ConfigurationInvalid", "no label"),
+    }
+    async with site.running():
+        for (kind, name), (reason, word) in said.items():
+            await eventually(lambda k=kind, n=name, r=reason: site.is_ready(k, n, r), f"{name} says it", timeout=120)
+            assert word in (await site.ready(kind, name))[2]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from steersman.kube.errors import KubeError, NotFound
 from steersman.kube.objects import ObjectMeta
+from steersman.operators.dns.denials import denial_of
 from steersman.operators.dns.serverkinds import (
     Bind9Cluster,
     Bind9Instance,
@@ -66,8 +68,7 @@ class ClusterKeeper:
     async def reconcile(self, ctx: Context, cluster: Bind9Cluster) -> Result:
         """Make the instances that are missing, remove those that are too many, and say how they are."""
         wanted = instances_of(cluster)
-        for instance in wanted:
-            await ctx.apply(instance)
+        denied = await _applied(ctx, wanted)
         names = {instance.name for instance in wanted}
         mine = [one for one in ctx.cache[Bind9Instance].list(namespace=cluster.namespace) if _is_made_by(one, cluster)]
         for extra in sorted((one for one in mine if one.name not in names), key=_number, reverse=True):
@@ -78,7 +79,7 @@ class ClusterKeeper:
             for one in ctx.cache[Bind9Instance].list(namespace=cluster.namespace)
             if one.spec.cluster_ref == cluster.name and not one.deleting
         ]
-        status = _status(cluster, members, ctx.clock.time(), lambda one: one.name)
+        status = _status(cluster, members, ctx.clock.time(), lambda one: one.name, denied)
         await ctx.status(cluster, status)
         return _again(self.desk, status)
 
@@ -104,6 +105,7 @@ class ProviderKeeper:
     async def reconcile(self, ctx: Context, provider: ClusterBind9Provider) -> Result:
         """Make the clusters that are missing, and say how all are."""
         fields = {name: getattr(provider.spec, name) for name in ClusterSpec.__struct_fields__}
+        wanted = []
         for namespace in self._namespaces(ctx, provider):
             meta = ObjectMeta(
                 name=provider.name,
@@ -111,9 +113,10 @@ class ProviderKeeper:
                 labels={LABEL_MANAGED_BY: "ClusterBind9Provider", LABEL_CLUSTER: provider.name},
                 owner_references=[owner_reference(provider, ClusterBind9Provider.KIND)],
             )
-            await ctx.apply(Bind9Cluster(metadata=meta, spec=ClusterSpec(**fields)))
+            wanted.append(Bind9Cluster(metadata=meta, spec=ClusterSpec(**fields)))
+        denied = await _applied(ctx, wanted)
         clusters = [one for one in ctx.cache[Bind9Cluster] if one.name == provider.name and not one.deleting]
-        status = _status(provider, clusters, ctx.clock.time(), lambda one: str(one.ref))
+        status = _status(provider, clusters, ctx.clock.time(), lambda one: str(one.ref), denied)
         await ctx.status(provider, status)
         return _again(self.desk, status)
 
@@ -138,6 +141,22 @@ class ProviderKeeper:
         return requeue(after=1.0) if left else done
 
 
+async def _applied(ctx: Context, wanted: Sequence[Any]) -> tuple[str, str] | None:
+    """Have these; says what the API server would not have, if there is anything. The others need not wait for it."""
+    found = None
+    for child in wanted:
+        try:
+            await ctx.apply(child)
+        except KubeError as error:
+            denied = denial_of(error)
+            if isinstance(error, NotFound):
+                denied = "NamespaceMissing", f"there is no namespace {child.namespace}"
+            if denied is None:
+                raise
+            found = found or (denied[0], f"{child.ref}: {denied[1]}")
+    return found
+
+
 def _is_made_by(instance: Bind9Instance, cluster: Bind9Cluster) -> bool:
     return any(owner.uid == cluster.metadata.uid for owner in instance.metadata.owner_references or ())
 
@@ -146,7 +165,9 @@ def _number(instance: Bind9Instance) -> tuple[str, int]:
     return instance.spec.role, int(instance.annotations.get(INDEX, "0"))
 
 
-def _status(owner: Any, members: Sequence[Any], now: float, name_of: Any) -> ClusterStatus:
+def _status(
+    owner: Any, members: Sequence[Any], now: float, name_of: Any, denied: tuple[str, str] | None
+) -> ClusterStatus:
     rows = []
     for member in members:
         ready = find_condition(member.status.conditions if member.status else None, "Ready")
@@ -166,6 +187,8 @@ def _status(owner: Any, members: Sequence[Any], now: float, name_of: Any) -> Clu
         ready_now = good == len(rows)
         reason = "AllReady" if ready_now else ("PartiallyReady" if good else "NotReady")
     message = _message(rows)
+    if denied is not None:
+        ready_now, (reason, message) = False, denied
     known = owner.status.conditions if owner.status is not None else None
     fresh = condition("Ready", ready_now, reason, message, generation=owner.metadata.generation)
     return ClusterStatus(

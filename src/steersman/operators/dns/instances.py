@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from steersman.errors import DriverError, PlanError
-from steersman.kube.errors import AlreadyExists
+from steersman.kube.errors import AlreadyExists, KubeError
 from steersman.kube.patches import PatchType
 from steersman.kube.resources import ObjectRef
 from steersman.kube.times import format_time, parse_time
@@ -21,6 +21,7 @@ from steersman.kube.types.apps import Deployment
 from steersman.kube.types.core import Secret, Service
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.bindcar.driver import SidecarError
+from steersman.operators.dns.denials import denial_of
 from steersman.operators.dns.fleet import SHARED_KEY, given_key, rndc_key_of
 from steersman.operators.dns.followers import Followers
 from steersman.operators.dns.keyring import COUNT, CREATED, EPOCH, ROTATE, control_keys, due_in, transfer_key
@@ -89,6 +90,10 @@ class InstanceKeeper:
                 wait = min(wait, rotation if rotation is not None else wait)
         except PlanError as error:
             facts = _Facts(0, 0, error.reason, str(error))
+        except KubeError as error:
+            if (denied := denial_of(error)) is None:
+                raise
+            facts = _Facts(0, 0, *denied)
         await ctx.status(instance, replace(self._status(ctx, instance, cluster, zones, facts), left_behind=left))
         if facts.reason != "AllReady" or left:
             return requeue(after=max(1.0, min(wait, self.desk.options.not_ready.total_seconds())))

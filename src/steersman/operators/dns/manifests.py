@@ -11,7 +11,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from steersman.errors import PlanError
+from steersman.errors import FormatError, PlanError
+from steersman.kube.quantities import Quantity
 from steersman.operators.dns.desk import INSTANCE_LABEL
 from steersman.operators.dns.fleet import DNS_PORT, RNDC_PORT, SHARED_KEY, ZONES, api_port_of, catalog_of
 from steersman.operators.dns.keyring import EPOCH
@@ -115,6 +116,11 @@ def _claim(instance: Bind9Instance, cluster: Bind9Cluster | None) -> Manifest | 
     wanted = storage.persistent_volume_claim
     if wanted is not None and wanted.claim_name:
         return None  # somebody else's
+    try:  # the API server answers an unreadable one as if the fault were its own
+        Quantity.parse(wanted.size if wanted else "1Gi")
+    except FormatError as error:
+        field = "spec.storage.persistentVolumeClaim.size"
+        raise PlanError(str(error), reason="ConfigurationInvalid", field=field) from None
     spec: Manifest = {
         "accessModes": list((wanted.access_modes if wanted else None) or ["ReadWriteOnce"]),
         "resources": {"requests": {"storage": wanted.size if wanted else "1Gi"}},
