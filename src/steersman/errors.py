@@ -53,7 +53,7 @@ class DriverError(SteersmanError):
     """Something outside Kubernetes that we talk to failed."""
 
     def __init__(self, message: str, *, server: str, retryable: bool = True) -> None:
-        super().__init__(f"{server}: {message}")
+        super().__init__(message if message.startswith(f"{server}: ") else f"{server}: {message}")
         self.message = message
         self.server = server
         self.retryable = retryable

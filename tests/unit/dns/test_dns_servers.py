@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
+from steersman.errors import DriverError
+from steersman.operators.dns.driver import fault_of
 from steersman.operators.dns.servers import BURST, FAILURES, PAUSE, PER_SECOND, QUICK, Gate, ServerUnavailable
 
 
@@ -50,3 +53,18 @@ async def test_a_server_that_refuses_at_once_is_left_alone_for_being_away_and_no
     gate.breaker.failed(quickly=True)
     with pytest.raises(ServerUnavailable):
         await gate.enter()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('192.0.2.1', 53)"), "192.0.2.1:53: Connection refused"),
+        (OSError(113, "Connect call failed ('192.0.2.1', 53)"), "192.0.2.1:53: No route to host"),
+        (socket.gaierror(-2, "Name or service not known"), "192.0.2.1:53: Name or service not known"),
+        (ValueError("the answer is to another question"), "the answer is to another question"),
+        (EOFError(), "EOFError"),
+    ],
+)
+def test_what_is_wrong_with_a_connection_is_said_in_words_and_with_its_port(error, words):
+    assert fault_of(error, "192.0.2.1:53") == words
+    assert str(DriverError(words, server="192.0.2.1:53")).count("192.0.2.1:53") == 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from steersman.clock import Deadline
 from steersman.errors import DriverError
+from steersman.operators.dns.driver import fault_of
 from steersman.operators.dns.messages import AXFR, RCODES, Message, Row, parse, question, rrsets_of, update
 from steersman.operators.dns.names import text_of
 from steersman.operators.dns.rrsets import SOA
@@ -136,7 +137,7 @@ class DnsClient:
             if isinstance(error, asyncio.IncompleteReadError):
                 raise DnsError("the connection was closed", server=self.server) from None
             if isinstance(error, (OSError, ValueError, IndexError, struct.error)):
-                raise DnsError(str(error) or type(error).__name__, server=self.server) from None
+                raise DnsError(fault_of(error, self.server), server=self.server) from None
             raise
         if self._closed:
             writer.close()

@@ -6,6 +6,8 @@ state about zones, and raises DriverError (`.retryable` says whether asking agai
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING, Protocol
 
 from steersman.errors import DriverError
@@ -18,7 +20,16 @@ if TYPE_CHECKING:
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.zonetext import Statement
 
-__all__ = ["BadZone", "Driver", "Refused", "Stale", "Static", "ZoneFileAccess"]
+__all__ = ["BadZone", "Driver", "Refused", "Stale", "Static", "ZoneFileAccess", "fault_of"]
+
+
+def fault_of(error: Exception, place: str) -> str:
+    """What is wrong with a connection, and where: Python's own words hold numbers and brackets."""
+    if isinstance(error, socket.gaierror):
+        return f"{place}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno:
+        return f"{place}: {os.strerror(error.errno)}"
+    return str(error) or type(error).__name__
 
 
 class Stale(DriverError):  # noqa: N818  a state, not a fault

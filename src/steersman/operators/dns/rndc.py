@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from steersman.clock import Deadline
 from steersman.errors import DriverError
+from steersman.operators.dns.driver import fault_of
 from steersman.operators.dns.tsig import ALGORITHMS, Key
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Rndc:
             raise
         except (OSError, EOFError, ValueError, struct.error) as error:
             self.close()
-            raise ControlError(str(error) or type(error).__name__, server=self.server) from None
+            raise ControlError(fault_of(error, self.server), server=self.server) from None
         except BaseException:
             self.close()  # half an exchange is of no use to the next command
             raise
