@@ -160,14 +160,14 @@ class Snapshots:
     def latest(self, target: type[Resource] | Kind, ref: ObjectRef) -> Any | None:
         """As `live`, with what has become known since the snapshot was taken."""
         shelf = self.shelf(target)
-        return None if shelf is None else self._open[shelf.target].latest(ref)
+        return None if shelf is None else self._of(shelf.target).latest(ref)
 
     async def beyond(self, revision: str, target: type[Resource] | Kind, ref: ObjectRef) -> Any | None:
         """Wait until the object is known at another revision than that; None when it is gone or nobody watches it."""
         shelf = self.shelf(target)
         if shelf is None:
             return None
-        snapshot, moved = self._open[shelf.target], asyncio.Event()
+        snapshot, moved = self._of(shelf.target), asyncio.Event()
 
         def tell(_ref: ObjectRef) -> None:
             moved.set()
