@@ -117,7 +117,8 @@ class Shop:
 
     async def waits(self, name, gate):
         async def there():
-            standings = {me.name: standing for me, standing in self.fleet.standings()}
+            mine = [(me, one) for me, one in self.fleet.standings() if me.namespace == self.namespace]
+            standings = {me.name: standing for me, standing in mine}
             assert name in standings, "it has not been looked at"
             assert standings[name].gate == gate, standings[name]
             return True
