@@ -77,7 +77,7 @@ def test_a_workload_can_ask_for_everything_at_once():
         ({"windows": "at night"}, 'steersman.dev/windows: "at night" is not a window'),
         ({"windows": f"0{' ' * 200_000}2"}, "is not a window"),
         ({"windows": "0 2 29 2 * for 1m;" * 5_000}, "5000 windows are too many (at most 50)"),
-        ({"quiet_period": f"{'9' * 5_000}s"}, "is not a duration"),
+        ({"quiet_period": f"{'9' * 5_000}s"}, "is too long for a duration"),
         ({"windows": ""}, "steersman.dev/windows: it is empty and says nothing"),
         ({"windows": " ; "}, "steersman.dev/windows: it is empty and says nothing"),
         ({"reload": "configmap/[a"}, 'steersman.dev/reload: "configmap/[a" has a [ without a ]'),
