@@ -1,11 +1,13 @@
 """Manifests from a folder, a file or standard input: every object with the place it came from.
 
-A document that cannot be read is named with file and line, and all others still count.
+A document that cannot be read is named with file and line, and all others still count. Secrets are as the API server
+keeps them: what `stringData` says is in `data`.
 """
 
 from __future__ import annotations
 
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +47,7 @@ def read_manifests(names: Iterable[str]) -> Found:
                 if complaint:
                     problems.append((where, complaint))
                 else:
-                    objects.append((where, value))
+                    objects.append((where, _stored(value)))
     return Found(tuple(objects), tuple(problems))
 
 
@@ -96,3 +98,14 @@ def _complaint(value: Any) -> str | None:
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
         return "metadata.name: is missing"
     return None
+
+
+def _stored(value: dict[str, Any]) -> dict[str, Any]:
+    """The object as the API server keeps it: `stringData` of a Secret is only a way to write `data`, and wins."""
+    texts = value.get("stringData")
+    if value["kind"] != "Secret" or value["apiVersion"] != "v1" or not isinstance(texts, dict):
+        return value
+    kept = {key: one for key, one in value.items() if key != "stringData"}
+    data = value.get("data")
+    written = {key: b64encode(str("" if one is None else one).encode()).decode() for key, one in texts.items()}
+    return {**kept, "data": {**(data if isinstance(data, dict) else {}), **written}}

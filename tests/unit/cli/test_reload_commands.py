@@ -12,6 +12,7 @@ import yaml
 
 from steersman.cli.hints import explain
 from steersman.cli.main import _run
+from steersman.cli.manifestfiles import read_manifests
 from steersman.cli.surveying import users_elsewhere
 from steersman.cli.why import _last as last_told
 from steersman.kube.access import explain_forbidden
@@ -101,6 +102,30 @@ def test_what_is_no_object_is_code_1_and_says_where(text, said, tmp_path, capsys
     shown = capsys.readouterr().err
     assert f"error: {tmp_path}/a.yaml:1: " in shown
     assert said in shown
+
+
+def test_what_a_secret_says_as_text_is_what_the_server_would_keep(tmp_path):
+    """`stringData` wins, in base64."""
+    (tmp_path / "db.yaml").write_text(
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: db}\ndata: {user: YQ==, password: YQ==}\n"
+        "stringData: {password: b, none: }\n"
+    )
+    ((_, secret),) = read_manifests([str(tmp_path)]).objects
+    assert secret["data"] == {"user": "YQ==", "password": "Yg==", "none": ""}
+    assert "stringData" not in secret
+
+
+def test_a_plan_knows_the_keys_that_a_secret_says_as_text(tmp_path, capsys):
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: db, namespace: shop}\nstringData: {password: tea-cosy}\n"
+    key = "valueFrom: {secretKeyRef: {name: db, key: password}}"
+    workload = MANIFESTS.partition("---\napiVersion: apps/v1")[2]
+    used = workload.replace("envFrom: [{configMapRef: {name: app}}]", f"env: [{{name: A, {key}}}]")
+    (tmp_path / "all.yaml").write_text(f"{secret}---\napiVersion: apps/v1{used}")
+    assert _run(["plan", "-f", str(tmp_path)]) == 3
+    shown = capsys.readouterr()
+    assert "secret/db#password" in shown.out
+    assert "has no key" not in shown.out
+    assert "tea-cosy" not in shown.out + shown.err
 
 
 def test_a_list_of_objects_is_all_of_them(tmp_path, capsys):
