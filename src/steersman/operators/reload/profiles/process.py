@@ -28,6 +28,7 @@ from steersman.operators.reload.oversight import Oversight
 from steersman.operators.reload.profiles.aliases import NONE_YET, Standing, aliases_for
 from steersman.operators.reload.profiles.endpoints import routes_for
 from steersman.operators.reload.profiles.flush import flush
+from steersman.operators.reload.profiles.namespaces import with_namespaces
 from steersman.operators.reload.rivals import LEASES
 from steersman.runtime.election import Timing
 from steersman.runtime.elector import KubeLease, LeaderElector, unique_identity
@@ -59,9 +60,10 @@ class RightsMissing(SteersmanError):  # noqa: N818  # says what happened
 async def run_profile(profile: Profile, config: ClusterConfig, **options: Any) -> None:
     """Run until a signal comes; raises what went wrong. `options` are those of `Process`."""
     log.info("running in the place of another program", profile=profile.name)
-    for note in profile.notes:
-        log.warning("not as it was", profile=profile.name, note=note)
     async with Client.connect(config) as client:
+        profile = await with_namespaces(profile, client)
+        for note in profile.notes:
+            log.warning("not as it was", profile=profile.name, note=note)
         process = Process(profile, client, namespace=config.namespace, **options)
         with process.ended_by_signals():
             await process.run()
