@@ -58,6 +58,8 @@ def command(
 
 
 async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace: str | None) -> Answer:
+    import time
+
     from steersman.cli.surveying import among_others, events_of, looked_at, pods_told
     from steersman.operators.reload.answers import answer
     from steersman.operators.reload.look import SnapshotSources
@@ -70,7 +72,8 @@ async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace
         events = await events_of(client, look.workload.namespace, rule.kind.kind, name)
     sources = SnapshotSources(survey, survey.keeper(rule).source_kinds)
     unseen += survey.unseen
-    return answer(look, survey.dialects, sources, events=events, status=pods_told(raw), unseen=unseen)
+    now = time.time()
+    return answer(look, survey.dialects, sources, events=events, status=pods_told(raw), unseen=unseen, now=now)
 
 
 def _draw(console: Console, made: Answer) -> None:
@@ -90,6 +93,8 @@ def _draw(console: Console, made: Answer) -> None:
     rows.append(("pending", _pending(made)))
     if made.told:
         rows.append(("the operator says", made.told))
+    if made.edges and made.pending is None:
+        rows += [("a change would wait", text) for text in made.closed]
     if made.circuit != "closed":
         rows.append(("circuit", made.circuit))
     if made.edges and not made.told:  # it knows more than can be seen from here: other workloads, its own settings
@@ -115,9 +120,8 @@ def _pending(made: Answer) -> str:
     if made.pending is None:
         return "none"
     sources = " ".join(made.pending.sources)
-    if made.told:
-        return sources
-    return f"{sources}: {made.pending.reason}" + (f", due {made.pending.due}" if made.pending.due else "")
+    due = f", due {made.pending.due}" if made.pending.due else ""
+    return f"{sources}{due}" if made.told else f"{sources}: {made.pending.reason}{due}"
 
 
 def _edges(console: Console, made: Answer) -> None:

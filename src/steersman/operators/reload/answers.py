@@ -5,18 +5,21 @@ Made from the operator's own look: nothing here decides anything. Digests are sh
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from steersman.errors import FormatError
+from steersman.kube.durations import format_duration
 from steersman.kube.times import format_time, parse_time
 from steersman.operators.reload.changes import told_ways, wanted
 from steersman.operators.reload.forecast import WorkloadName
 from steersman.operators.reload.plan import APPLIED_BY, Action
+from steersman.operators.reload.progress import Phase
 from steersman.operators.reload.state import Past, read_state
-from steersman.operators.reload.telling import REASONS
-from steersman.operators.reload.types import APPLIED, RESTARTED_AT, RESTARTED_FOR
+from steersman.operators.reload.telling import REASONS, TROUBLES
+from steersman.operators.reload.types import APPLIED, FREEZE, RESTARTED_AT, RESTARTED_FOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +86,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str  # what happens next, or the first rule that stands against a restart
     restarts: tuple[RestartRecord, ...]
     problems: tuple[str, ...]
-    told: str = ""  # what the operator last said about a change that waits
+    told: str = ""  # what the operator last said about a change that waits, and how long ago
+    closed: tuple[str, ...] = ()  # what would hold a change back now: freezes and windows, and until when
 
 
 def answer(
@@ -94,6 +98,7 @@ def answer(
     events: Iterable[Any] = (),
     status: str = "",
     unseen: Iterable[str] = (),
+    now: float | None = None,
 ) -> Answer:
     """What there is to say; `events` are those of the workload, `status` says how its pods are doing now.
 
@@ -130,7 +135,8 @@ def answer(
         verdict=_verdict(look),
         restarts=_restarts(look, found.applied.restarts if found.applied else (), events, status),
         problems=(*plan.problems, *dict.fromkeys(unseen)),
-        told=_held(look, events),
+        told=_held(look, events, now),
+        closed=tuple(_closed(look, now)) if now is not None else (),
     )
 
 
@@ -170,12 +176,29 @@ def _verdict(look: Look) -> str:
     return f"no restart: {plan.reason}"
 
 
-def _held(look: Look, events: Iterable[Any]) -> str:
+def _closed(look: Look, now: float) -> Iterable[str]:
+    """What would hold a change back now, and until when."""
+    for where, freeze in look.policy.freezes:
+        if freeze.holds(now):
+            until = f"until {format_time(freeze.until)}" if freeze.until is not None else "until it is thawed"
+            yield f"{FREEZE} on {where} {until}"
+    opens = look.policy.timetable.opens(now)
+    if opens is not None and opens > now:
+        yield f"outside of its windows ({look.policy.timetable}) until {format_time(opens)}"
+
+
+def _held(look: Look, events: Iterable[Any], now: float | None) -> str:
     """What the operator last said about a change that waits: it knows the other workloads, which are not read here."""
     applied = read_state(look.workload.annotations.get(APPLIED)).applied
     last = max(applied.restarts, default=0) if applied else 0
-    said = [(when, text) for when, reason, text in _told(events) if reason in REASONS.values() and when >= last]
-    return max(said)[1] if said and look.plan.changes else ""
+    ours = {*REASONS.values(), *TROUBLES}
+    said = [(when, text) for when, reason, text in _told(events) if reason in ours and when >= last]
+    if not said or not look.plan.changes:
+        return ""
+    when, text = max(said)
+    if now is None:
+        return text
+    return f"{text} (said {format_duration(timedelta(seconds=max(0, int(now - when))))} ago)"
 
 
 def _restarts(look: Look, times: Sequence[int], events: Iterable[Any], status: str) -> tuple[RestartRecord, ...]:
@@ -202,10 +225,19 @@ def _restarts(look: Look, times: Sequence[int], events: Iterable[Any], status: s
             RestartRecord(
                 at=format_time(at),
                 cause=cause.removeprefix("restarted for "),
-                outcome=_outcome(known) or (ended[-1] if ended else status if last else ""),
+                outcome=_with_recovery(_outcome(known) or (ended[-1] if ended else status if last else ""), look, last),
             )
         )
     return tuple(found)
+
+
+def _with_recovery(outcome: str, look: Look, last: bool) -> str:
+    """How a restart ended; of the last one, if it failed, also that its pods are well by now."""
+    progress = look.workload.facts.progress
+    failed = outcome.startswith("failed") or " failed: " in outcome
+    if not (last and failed and progress.wanted and progress.phase is Phase.AVAILABLE):
+        return outcome
+    return f"{outcome}; recovered since: {progress}"
 
 
 def _outcome(past: Past | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from steersman.operators.reload.workloads import Workload
 
-__all__ = ["REASONS", "note_on", "refusal_delay"]
+__all__ = ["REASONS", "TROUBLES", "note_on", "refusal_delay"]
 
 REFUSED_SECONDS: Final = (15.0, 900.0)  # at first, and at most
 
@@ -22,6 +22,8 @@ REASONS: Final = {
     "schedule": "RestartScheduled",
     "halt": "RestartHalted",
 }
+# What went wrong when it was tried: as new, it counts more than a gate that closed before.
+TROUBLES: Final = ("ReloadCallFailed", "EvictionFailed", "EvictionWaits", "RestartRefused", "SourceUnreadable")
 
 
 def refusal_delay(refusals: int) -> float:
