@@ -190,6 +190,8 @@ def _standing(look: Look, rollout: Rollout | None) -> Standing:
     if look.plan.action is Action.RESTART:
         return Standing.PENDING
     if look.plan.action is Action.WAIT:
+        if look.plan.gate in _TIMED and look.plan.due is None:
+            return Standing.HELD  # windows that cannot be read never open by themselves
         return _STANDINGS.get(look.plan.gate, Standing.HELD)
     if rollout is None:
         return Standing.CURRENT
