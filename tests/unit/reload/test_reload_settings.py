@@ -91,6 +91,7 @@ def test_a_workload_can_ask_for_everything_at_once():
         ({"rollout_deadline": "soon"}, 'steersman.dev/rollout-deadline: "soon" is not a duration'),
         ({"guard": "150%"}, 'steersman.dev/guard: "150%" is not a guard (try 10 or 30%)'),
         ({"guard": "many"}, '"many" is not a guard'),
+        ({"approve": "zzz"}, 'steersman.dev/approve: "zzz" is not the digest of a change'),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named_and_the_others_still_count(annotations, problem):

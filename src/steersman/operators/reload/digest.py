@@ -25,7 +25,7 @@ from steersman.kube.objects import ObjectMeta, Resource
 from steersman.kube.types.core import ConfigMap, Secret
 from steersman.operators.reload.comparison import BYTES, IGNORE, canonical, comparisons_for, form_of
 from steersman.operators.reload.settings import SourceSettings, read_source_settings
-from steersman.operators.reload.types import SourceKind, SourceRef
+from steersman.operators.reload.types import PREFIX, SourceKind, SourceRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -132,7 +132,9 @@ def source_transform(
     def digested(source: Source) -> Source:
         kind = SourceKind(type(source).KIND.kind.lower())
         meta = source.metadata
-        kept = {name: value for name, value in source.annotations.items() if name in annotations}
+        kept = {
+            name: value for name, value in source.annotations.items() if name in annotations or name.startswith(PREFIX)
+        }
         settings = read_source_settings(kept)
         values = bool(source.data or source.binary_data)
         ref = SourceRef(kind, meta.namespace, meta.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta  # msgspec reads the annotations
+from difflib import get_close_matches
 from enum import StrEnum
 from fnmatch import translate
 from functools import lru_cache
@@ -27,6 +28,7 @@ from steersman.operators.reload.means import Means, parse_means
 from steersman.operators.reload.timetable import Timetable, parse_timetable
 from steersman.operators.reload.types import (
     ACTION,
+    APPLIED,
     APPROVE,
     BUDGET,
     COMPARE,
@@ -36,12 +38,18 @@ from steersman.operators.reload.types import (
     MAX_CONCURRENT,
     MAX_DELAY,
     MOST_RESTARTS,
+    NATIVE_ANNOTATIONS,
     NOTIFY,
     ON_FAILURE,
+    PREFIX,
     QUIET_PERIOD,
+    RECREATED_BY,
+    RECREATES,
     RELOAD,
     RELOAD_EXTRA,
     RELOAD_IGNORE,
+    RESTARTED_AT,
+    RESTARTED_FOR,
     ROLLOUT_DEADLINE,
     SHARE_WITH,
     URGENT,
@@ -58,7 +66,7 @@ from steersman.operators.reload.types import (
 from steersman.operators.reload.wordlists import words_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "NO_WORDS",
@@ -84,6 +92,7 @@ NO_WORDS: Final[KindWords] = frozenset()
 
 _GLOB: Final = re.compile(r"[*?\[]")
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_APPROVAL: Final = re.compile(r"[A-Za-z0-9_-]{12}")  # `gates.change_digest`: anything else never fits
 _KINDS: Final = {
     name: kind
     for kind, names in {
@@ -99,6 +108,9 @@ _KINDS: Final = {
 }
 _TRY: Final = {RELOAD: " (try auto or off)", RELOAD_IGNORE: " or in a policy"}
 NOBODY: Final = "none"  # as receivers of messages
+_WRITTEN: Final = {APPLIED, RESTARTED_AT, RESTARTED_FOR, RECREATES, RECREATED_BY}  # by us, never by people
+_SPELLINGS: Final = sorted(name.removeprefix(PREFIX) for name in NATIVE_ANNOTATIONS - _WRITTEN)
+_NEAR: Final = 0.75  # how much of a name must be right
 _SHOWN: Final = 100  # characters of a bad value that a message repeats
 _LATEST: Final = 253_402_214_400.0  # the last day of the year 9999; a fraction of a second after it has no name
 
@@ -224,7 +236,7 @@ def read_settings(annotations: Mapping[str, str], namespace: str, words: KindWor
         guard=reader.read(GUARD, read_guard),
         means=reader.read(ACTION, parse_means),
         compare=reader.read(COMPARE, lambda text: parse_compare_rows(reader.bounded(COMPARE, text))) or (),
-        approved=reader.read(APPROVE, lambda text: frozenset(_words(text))) or frozenset(),
+        approved=reader.read(APPROVE, _approvals) or frozenset(),
     )
     return replace(found, problems=tuple(reader.problems)) if reader.problems else found
 
@@ -251,7 +263,7 @@ def read_source_settings(annotations: Mapping[str, str]) -> SourceSettings:
         compare=reader.read(COMPARE, lambda text: parse_comparisons(reader.bounded(COMPARE, text), "the source")) or (),
         urgent=bool(reader.read(URGENT, _flag)),
         freeze=reader.read_freeze(),
-        approved=reader.read(APPROVE, lambda text: frozenset(_words(text))) or frozenset(),
+        approved=reader.read(APPROVE, _approvals) or frozenset(),
     )
     return replace(found, problems=tuple(reader.problems)) if reader.problems else found
 
@@ -261,7 +273,7 @@ class _Reader:
 
     def __init__(self, annotations: Mapping[str, str]) -> None:
         self._annotations = annotations
-        self.problems: list[str] = []
+        self.problems: list[str] = list(_misspelt(annotations))
 
     def read(self, name: str, parse: Callable[[str], T]) -> T | None:
         text = self._annotations.get(name)
@@ -300,6 +312,15 @@ class _Reader:
         return found
 
 
+def _misspelt(annotations: Mapping[str, str]) -> Iterator[str]:
+    """Names of ours that are none, but nearly; others may belong to somebody else."""
+    for name in annotations:
+        if name.startswith(PREFIX) and name not in NATIVE_ANNOTATIONS:
+            near = get_close_matches(name.removeprefix(PREFIX), _SPELLINGS, n=1, cutoff=_NEAR)
+            if near:
+                yield f"{_short(name)[1:-1]}: there is no such annotation (did you mean {PREFIX}{near[0]}?)"
+
+
 def _mode(text: str) -> tuple[Mode, tuple[Pattern, ...]]:
     word = text.strip().lower()
     if word in (Mode.AUTO, Mode.OFF):
@@ -320,6 +341,16 @@ def _off(text: str) -> bool:
     if text.strip().lower() != Mode.OFF:
         raise FormatError(f"{_short(text)} means nothing on a source (try off)")
     return True
+
+
+def _approvals(text: str) -> frozenset[str]:
+    words = _words(text)
+    for word in words:
+        if not _APPROVAL.fullmatch(word):
+            raise FormatError(
+                f"{_short(word)} is not the digest of a change (try steersman reload approve configmap/NAME)"
+            )
+    return frozenset(words)
 
 
 def _patterns(text: str) -> tuple[Pattern, ...]:

@@ -33,6 +33,7 @@ __all__ = [
     "NATIVE_ANNOTATIONS",
     "NOTIFY",
     "ON_FAILURE",
+    "PREFIX",
     "QUIET_PERIOD",
     "RECREATED_BY",
     "RECREATES",
@@ -93,6 +94,7 @@ RESTARTED_FOR: Final = "steersman.dev/restarted-for"
 RECREATES: Final = "steersman.dev/recreates"  # on the stand-in of a Job that is being recreated
 RECREATED_BY: Final = "steersman.dev/recreated-by"  # on the Job itself: which stand-in, and what it says
 
+PREFIX: Final = "steersman.dev/"  # of all of them
 NATIVE_ANNOTATIONS: Final = frozenset(
     {
         RELOAD,

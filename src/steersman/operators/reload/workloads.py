@@ -18,7 +18,7 @@ from steersman.operators.reload.kinds import KindRule, view
 from steersman.operators.reload.progress import Progress
 from steersman.operators.reload.references import Reference, Variable, references, variables
 from steersman.operators.reload.settings import NO_WORDS, KindWords, Settings, read_settings
-from steersman.operators.reload.types import WorkloadId
+from steersman.operators.reload.types import PREFIX, WorkloadId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,13 +96,11 @@ def workload_transform(
     template. `words` are names of kinds besides those that are built in.
     """
     exact = frozenset(name for name in annotations if not name.endswith("*"))
-    prefixes = tuple(name[:-1] for name in annotations if name.endswith("*"))
+    prefixes = (PREFIX, *(name[:-1] for name in annotations if name.endswith("*")))  # ours, to tell of misspelt ones
 
     def kept(all_of_them: Any) -> dict[str, str]:
         return {
-            name: value
-            for name, value in (all_of_them or {}).items()
-            if name in exact or (prefixes and name.startswith(prefixes))
+            name: value for name, value in (all_of_them or {}).items() if name in exact or name.startswith(prefixes)
         }
 
     def read(workload: Workload) -> Workload:
