@@ -47,6 +47,13 @@ def ruling(*policies, labels=None, **annotations):
     return world_with(*policies, labels=labels, **annotations).look("Deployment", "web").policy
 
 
+@pytest.mark.parametrize("kind", [ReloadPolicy, ClusterReloadPolicy])
+def test_a_list_of_policies_says_which_are_accepted(kind):
+    (version,) = crd_manifest(kind)["spec"]["versions"]
+    columns = {one["name"]: one["jsonPath"] for one in version["additionalPrinterColumns"]}
+    assert columns["Accepted"] == '.status.conditions[?(@.type=="Accepted")].status'
+
+
 def test_every_field_counts():
     found = ruling(
         manifest(

@@ -8,12 +8,13 @@ sense hold restarts back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
 from steersman.crd.markers import Column, Ge, Le, ListMap, MaxLength, MinLength, Pattern
 from steersman.errors import FormatError
+from steersman.kube.definitions import ColumnSpec
 from steersman.kube.durations import parse_duration
 from steersman.kube.objects import LabelSelector, Resource, Struct
 from steersman.kube.selectors import Selector
@@ -143,7 +144,17 @@ class PolicyStatus(Struct):
     conditions: Annotated[list[Condition] | None, ListMap("type")] = None
 
 
-class ReloadPolicy(Resource, group="steersman.dev", version="v1alpha1", plural="reloadpolicies", short_names=("rlp",)):
+ACCEPTED: Final = ColumnSpec(name="Accepted", json_path='.status.conditions[?(@.type=="Accepted")].status')
+
+
+class ReloadPolicy(
+    Resource,
+    group="steersman.dev",
+    version="v1alpha1",
+    plural="reloadpolicies",
+    short_names=("rlp",),
+    columns=(ACCEPTED,),
+):
     """How workloads of a namespace are restarted when their configuration changes."""
 
     spec: PolicySpec = PolicySpec()
@@ -157,6 +168,7 @@ class ClusterReloadPolicy(
     plural="clusterreloadpolicies",
     namespaced=False,
     short_names=("crlp",),
+    columns=(ACCEPTED,),
 ):
     """How workloads of all namespaces are restarted when their configuration changes."""
 
