@@ -216,7 +216,7 @@ async def test_a_trigger_restarts_at_once_and_the_operator_does_not_restart_agai
 ):
     await steersman("reload", "freeze", "deployment/web")
     await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
-    code, shown = await steersman("reload", "trigger", "deployment/web")
+    code, shown = await steersman("reload", "trigger", "deploy/web")
     assert (code, shown) == (0, "deployment/web restarts for configmap/app#mode\n")
     first = await stamp(client, namespace)
     await steersman("reload", "thaw", "deployment/web")

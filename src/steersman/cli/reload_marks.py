@@ -110,6 +110,9 @@ def thaw(target: str, kubeconfig: Path | None, context: str | None, namespace: s
     async def run() -> None:
         async with _client(kubeconfig, context) as client:
             kind, name, home = await _target(client, target, namespace)
+            if not await _carries(client, kind, name, home, FREEZE):
+                click.echo(f"{target} was not frozen")
+                return
             await _annotate(client, kind, name, home, {FREEZE: None})
             click.echo(f"{target} is thawed")
 
@@ -151,6 +154,17 @@ async def _target(client: Client, target: str, namespace: str | None) -> tuple[K
 
 async def _annotate(client: Client, kind: Kind, name: str, namespace: str, marks: dict[str, str | None]) -> None:
     await client.patch(kind, name, {"metadata": {"annotations": marks}}, namespace=namespace)
+
+
+async def _carries(client: Client, kind: Kind, name: str, namespace: str, mark: str) -> bool:
+    """Whether an object has an annotation; where that may not be read, it may have it."""
+    from steersman.kube.errors import Forbidden
+
+    try:
+        found = await client.get(kind, name, namespace=namespace)
+    except Forbidden:
+        return True
+    return mark in (found["metadata"].get("annotations") or {})
 
 
 async def _digest(client: Client, kind: Kind, name: str, namespace: str) -> str:

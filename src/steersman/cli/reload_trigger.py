@@ -44,13 +44,13 @@ def trigger(
 
     options = load_settings(config).sections["reload"].options()
     kind, name = workload_word(workload)
-    told = asyncio.run(_restart(connected(kubeconfig, context), options, kind, name, namespace, dry_run=dry_run))
-    click.echo(f"{workload} {'would restart' if dry_run else 'restarts'} for {told}")
+    title, told = asyncio.run(_restart(connected(kubeconfig, context), options, kind, name, namespace, dry_run=dry_run))
+    click.echo(f"{title} {'would restart' if dry_run else 'restarts'} for {told}")
 
 
 async def _restart(
     connecting: Client, options: Any, kind: str, name: str, namespace: str | None, *, dry_run: bool
-) -> str:
+) -> tuple[str, str]:
     import time
 
     from steersman.cli.surveying import looked_at
@@ -68,4 +68,6 @@ async def _restart(
         patch: Any = patch_for(rule, look.workload, plan, at=now, marks=marks)
         await client.patch(rule.kind, name, signed(patch, rule), namespace=look.workload.namespace, dry_run=dry_run)
     told = describe(plan.changes, look.workload.namespace) or "a person who asked for it"
-    return told if look.edges.tracked else f"{told}; by itself it never would: {look.edges.reason}"
+    if not look.edges.tracked:
+        told = f"{told}; by itself it never would: {look.edges.reason}"
+    return look.workload.title, told

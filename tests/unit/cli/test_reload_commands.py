@@ -6,6 +6,7 @@ import io
 import json
 import sys
 
+import click
 import msgspec
 import pytest
 import yaml
@@ -13,12 +14,13 @@ import yaml
 from steersman.cli.hints import explain
 from steersman.cli.main import _run
 from steersman.cli.manifestfiles import read_manifests
-from steersman.cli.surveying import users_elsewhere
+from steersman.cli.surveying import rule_named, users_elsewhere
 from steersman.cli.why import _last as last_told
 from steersman.kube.access import explain_forbidden
 from steersman.kube.errors import Forbidden, NotFound, RequestInfo
 from steersman.operators.reload.answers import RestartRecord
 from steersman.operators.reload.kinds import BUILT_IN
+from steersman.operators.reload.survey import Survey
 from steersman.operators.reload.types import ReloadConfig
 
 MANIFESTS = """\
@@ -260,3 +262,38 @@ async def test_a_plan_that_may_not_ask_other_namespaces_has_a_problem_to_tell():
 )
 def test_the_last_restart_is_told_without_loose_ends(cause, outcome, told):
     assert last_told(RestartRecord(at="at noon", cause=cause, outcome=outcome)) == told
+
+
+@pytest.mark.parametrize("word", ["deploy", "deployment.apps", "deployments.apps", "Deployment.v1.apps"])
+def test_a_kind_may_be_written_as_kubectl_prints_it(word):
+    assert rule_named(Survey(ReloadConfig().options()), word).kind.kind == "Deployment"
+
+
+def test_a_kind_of_another_group_is_another_kind():
+    with pytest.raises(click.BadParameter, match="is no kind of workload"):
+        rule_named(Survey(ReloadConfig().options()), "deployment.example.org")
+
+
+@pytest.mark.parametrize(("marks", "told"), [({}, "was not frozen"), ({"steersman.dev/freeze": "true"}, "is thawed")])
+def test_a_thaw_of_what_is_not_frozen_says_so(marks, told, monkeypatch, capsys):
+    written = []
+
+    class Server:
+        namespace = "shop"
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_error):
+            pass
+
+        async def get(self, _kind, name, *, namespace):
+            return {"metadata": {"name": name, "namespace": namespace, "annotations": marks}}
+
+        async def patch(self, _kind, name, _patch, *, namespace):
+            written.append((namespace, name))
+
+    monkeypatch.setattr("steersman.cli.surveying.connected", lambda *_place: Server())
+    assert _run(["reload", "thaw", "configmap/app"]) == 0
+    assert capsys.readouterr().out == f"configmap/app {told}\n"
+    assert len(written) == len(marks)

@@ -200,10 +200,15 @@ class Survey:
         return None
 
     def rule_for(self, kind: str) -> KindRule | None:
-        """The rule of a kind as people write it: `deploy`, `deployment`, `deployments`, `Deployment`."""
-        word = _SHORT.get(kind.lower(), kind.lower())
+        """The rule of a kind as people write it: `deploy`, `deployment`, `deployments`, `Deployment`.
+
+        A group may follow, as kubectl prints it: `deployment.apps`, `deployments.v1.apps`.
+        """
+        word, _, group = kind.lower().partition(".")
+        word = _SHORT.get(word, word)
         for rule in (*self.rules.values(), JOB):
-            if word in (rule.kind.kind.lower(), rule.kind.plural, f"{rule.kind.plural}.{rule.kind.group}"):
+            named = word in (rule.kind.kind.lower(), rule.kind.plural)
+            if named and group in ("", rule.kind.group, f"{rule.kind.version}.{rule.kind.group}"):
                 return rule
         return None
 
