@@ -15,18 +15,22 @@ if TYPE_CHECKING:
 
 __all__ = ["history"]
 
+_SHOWN = 50  # of people; programs get all, since none of them would notice
+
 
 @click.command()
 @click.argument("workload", required=False, metavar="[KIND/NAME]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Look at every namespace.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Show the latest so many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Show the latest so many.  [default: 50; all of them for programs]"
+)
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
 @kube_options
 @output_option("jsonl")
 def history(
     workload: str | None,
     all_namespaces: bool,
-    limit: int,
+    limit: int | None,
     config: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -51,7 +55,8 @@ def history(
     from steersman.cli.settings import load_settings
 
     options = load_settings(config).sections["reload"].options()
-    found = asyncio.run(_read(options, workload, namespace, all_namespaces, kubeconfig, context))[:limit]
+    found = asyncio.run(_read(options, workload, namespace, all_namespaces, kubeconfig, context))
+    found = found[: limit or (_SHOWN if output == "table" else None)]
     if output == "jsonl":
         for one in found:
             click.echo(msgspec.json.encode(one).decode())

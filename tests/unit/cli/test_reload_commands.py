@@ -18,7 +18,8 @@ from steersman.cli.surveying import rule_named, users_elsewhere
 from steersman.cli.why import _last as last_told
 from steersman.kube.access import explain_forbidden
 from steersman.kube.errors import Forbidden, NotFound, RequestInfo
-from steersman.operators.reload.answers import RestartRecord
+from steersman.operators.reload.answers import HistoryEntry, RestartRecord
+from steersman.operators.reload.forecast import WorkloadName
 from steersman.operators.reload.kinds import BUILT_IN
 from steersman.operators.reload.survey import Survey
 from steersman.operators.reload.types import ReloadConfig
@@ -272,6 +273,21 @@ def test_a_kind_may_be_written_as_kubectl_prints_it(word):
 def test_a_kind_of_another_group_is_another_kind():
     with pytest.raises(click.BadParameter, match="is no kind of workload"):
         rule_named(Survey(ReloadConfig().options()), "deployment.example.org")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"), [(("-o", "jsonl"), 60), ((), 50), (("-o", "jsonl", "--limit", "3"), 3)], ids=str
+)
+def test_a_history_for_programs_is_all_of_it(arguments, count, monkeypatch, capsys):
+    who = WorkloadName("Deployment", "shop", "web")
+    past = [HistoryEntry(workload=who, at=f"2026-01-01T00:00:{second:02}Z") for second in range(60)]
+
+    async def read(*_arguments):
+        return past
+
+    monkeypatch.setattr("steersman.cli.reload_history._read", read)
+    assert _run(["reload", "history", *arguments]) == 0
+    assert capsys.readouterr().out.count("2026-01-01") == count
 
 
 @pytest.mark.parametrize(("marks", "told"), [({}, "was not frozen"), ({"steersman.dev/freeze": "true"}, "is thawed")])
