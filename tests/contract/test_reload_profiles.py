@@ -14,6 +14,8 @@ from steersman.kube.times import format_micro_time
 from steersman.kube.types import Lease
 from steersman.kube.types.coordination import LeaseSpec
 from steersman.operators.reload.dialects.hashes import ShipshapeHash, XingHash
+from steersman.operators.reload.profiles import read_profile
+from steersman.operators.reload.profiles.namespaces import with_namespaces
 from steersman.operators.reload.profiles.process import RightsMissing
 from steersman.operators.reload.state import read_state
 from steersman.operators.reload.types import APPLIED, RESTARTED_FOR, SourceKind
@@ -629,3 +631,7 @@ async def test_reloader_counts_every_event_and_how_long_it_all_took(site):
         assert scraped(process, "reloader_reconcile_duration_seconds_count", result="success") >= 2
         assert scraped(process, "reloader_workqueue_latency_seconds_count") >= 2
         assert scraped(process, "reloader_action_latency_seconds_count", workload_kind="Deployment") == 1
+
+
+async def test_a_profile_asks_the_server_whether_it_may_read_namespaces(client, cluster):
+    assert (await with_namespaces(read_profile("wave", (), {}), client)).config.options().watch_namespaces
