@@ -184,13 +184,14 @@ class Controller(msgspec.Struct, frozen=True):
     def schedule(
         self,
         *,
-        every: float | timedelta | None = None,
+        every: float | timedelta | str | None = None,
         cron: str | None = None,
         zone: str = "UTC",
         keys: Iterable[Hashable] | None = None,
     ) -> Controller:
         """Also look at every object (or at `keys`): once per `every`, spread over that time, or when `cron` says so.
 
+        `every` is a timedelta, text such as "10m", or a number of seconds.
         `cron` has the usual five fields, in the time of `zone`: `schedule(cron="0 2 * * *", zone="Europe/Berlin")`.
         """
         if keys is None and self.target is None:
@@ -231,6 +232,7 @@ class Controller(msgspec.Struct, frozen=True):
 
     def configured(self, **options: Any) -> Controller:
         """With other `Options`: `configured(concurrency=2, timeout_seconds=60)`."""
+        _check_options(options, Options.__struct_fields__)
         return replace(self, options=replace(self.options, **options))
 
     def named(self, name: str) -> Controller:
@@ -291,7 +293,7 @@ def controller(
     owns: Iterable[Target] = (),
     reads: Iterable[Target] = (),
     when: Predicate | None = None,
-    every: float | timedelta | None = None,
+    every: float | timedelta | str | None = None,
     name: str = "",
     debounce: Debounce | None = None,
     limiter: Callable[[], RateLimiter[Any]] | None = None,
@@ -299,6 +301,11 @@ def controller(
 ) -> Callable[[Reconciler], Controller]:
     """Make a controller of the function below; `options` are those of `Options`."""
 
+    if inspect.isroutine(target):
+        raise ConfigError(
+            f"needs the kind that {target.__name__} is for: write @controller(KIND) above it", field="controller"
+        )
+    _check_options(options, (*inspect.signature(controller).parameters, *Options.__struct_fields__))
     owned, read = tuple(owns), tuple(reads)
 
     def decorate(reconcile: Reconciler) -> Controller:
@@ -310,6 +317,16 @@ def controller(
         return made if every is None else made.schedule(every=every)
 
     return decorate
+
+
+def _check_options(given: Collection[str], known: Iterable[str]) -> None:
+    """Raise ConfigError for a name that is no option."""
+    for name in given:
+        if name not in Options.__struct_fields__:
+            from steersman.kube.document import did_you_mean
+
+            names = sorted(set(known) - {"target", "options"})
+            raise ConfigError(f"{name}= is not an option{did_you_mean(name, names)}", field="controller")
 
 
 def _check_arguments(function: Any, second: str) -> None:

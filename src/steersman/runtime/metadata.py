@@ -27,6 +27,9 @@ def kind_of(target: type[Resource] | Kind) -> Kind:
     """The kind a target stands for."""
     kind = target if isinstance(target, Kind) else getattr(target, "KIND", None)
     if not isinstance(kind, Kind):
+        given: Any = target  # whatever a person wrote there
+        if isinstance(given, type) and issubclass(given, Resource) and given is not Resource:
+            raise ConfigError(f"{given.__name__} names no kind: give it group= and version=", field="kind")
         raise ConfigError(f"{target!r} is no kind: take a class of a Resource, or a Kind", field="kind")
     return kind
 

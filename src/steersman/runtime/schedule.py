@@ -13,7 +13,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSim, CronSimError
 
-from steersman.errors import ConfigError
+from steersman.errors import ConfigError, FormatError
+from steersman.kube.durations import parse_duration
 
 __all__ = ["Schedule", "make_schedule"]
 
@@ -36,13 +37,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_schedule(
-    *, every: float | timedelta | None, cron: str | None, zone: str, keys: tuple[Any, ...] | None
+    *, every: float | timedelta | str | None, cron: str | None, zone: str, keys: tuple[Any, ...] | None
 ) -> Schedule:
     """A schedule that is known to be right; ConfigError says what is not."""
     if (every is None) == (cron is None):
-        raise ConfigError("give either every= (seconds or a timedelta) or cron= (five fields)", field="schedule")
+        raise ConfigError('give either every= (a timedelta, "10m" or seconds) or cron= (five fields)', field="schedule")
     if every is not None:
-        seconds = every.total_seconds() if isinstance(every, timedelta) else float(every)
+        seconds = _seconds(every)
         if not seconds > 0:
             raise ConfigError("every must be positive", field="schedule")
         return Schedule(every_seconds=seconds, keys=keys)
@@ -58,3 +59,14 @@ def make_schedule(
         why = str(error) or "it never comes"
         raise ConfigError(f'"{cron}" is not a cron expression: {why} (try "0 2 * * *")', field="schedule") from None
     return made
+
+
+def _seconds(every: float | timedelta | str) -> float:
+    if isinstance(every, timedelta):
+        return every.total_seconds()
+    if isinstance(every, int | float):
+        return float(every)
+    try:
+        return parse_duration(every).total_seconds()
+    except FormatError as error:
+        raise ConfigError(str(error), field="schedule") from None

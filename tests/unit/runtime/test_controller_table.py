@@ -114,6 +114,7 @@ def test_functions_partials_and_objects_can_reconcile_on_the_loop_or_in_a_thread
         (lambda: Controller(App, reconcile).when("labels"), "is not a predicate"),  # type: ignore[arg-type]
         (lambda: Controller(App, reconcile).owns(), "at least one kind"),
         (lambda: Controller(App, reconcile).schedule(every=0), "must be positive"),
+        (lambda: Controller(App, reconcile).schedule(every="0s"), "must be positive"),
         (lambda: Controller(None, reconcile, "x").schedule(every=5), "must name the keys"),
         (lambda: Controller(App, reconcile).schedule(), "give either every= .* or cron="),
         (lambda: Controller(App, reconcile).schedule(every=5, cron="* * * * *"), "give either every= .* or cron="),
@@ -156,3 +157,7 @@ def test_results_say_when() -> None:
 def test_a_result_that_makes_no_sense_is_refused(after: float) -> None:
     with pytest.raises(ValueError, match="positive and finite"):
         requeue(after=after)
+
+
+def test_an_interval_may_be_written_as_durations_are_elsewhere() -> None:
+    assert Controller(App, reconcile).schedule(every="10m").schedules[0].every_seconds == 600

@@ -1,0 +1,72 @@
+"""Operator files with ordinary mistakes: one line that names the line of the file, never a traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.cli.main import _run
+from steersman.errors import ConfigError
+
+KIND = """\
+import steersman as sm
+class App(sm.Resource, group="example.org", version="v1"): pass
+async def reconcile(ctx, app): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\nint('x')", ":2: ValueError: invalid literal for int() with base 10: 'x'"),
+        ("def f():\n  raise KeyError\nf()", ":2: KeyError"),
+        ("raise RuntimeError('one\\ntwo')", ":1: RuntimeError: one two"),
+        ("import json\njson.loads('{')", ":2: JSONDecodeError: "),
+        ("x = 1\nimport no_such_module", ":2: cannot be imported: No module named 'no_such_module'"),
+        ("def controllers():\n  return [1 / 0]", ":2: ZeroDivisionError: division by zero"),
+        ("def controllers():\n  yield 1 / 0", ":2: ZeroDivisionError: division by zero"),
+        ("def controllers(): pass", ": controllers(): is None, and should be a list of controllers"),
+        (KIND + "controllers = [sm.controller(App)(reconcile), 3]", ": controllers()[1]: 3 is no controller"),
+        (KIND + "def controllers(): return [reconcile]", ": controllers()[0]: reconcile is no controller"),
+        (
+            "import steersman as sm\nclass App(sm.Resource): pass\n@sm.controller(App)\ndef run(ctx, app): pass",
+            ":3: kind: App names no kind: give it group= and version=",
+        ),
+        (KIND + "sm.controller(App, own=[App])", ':4: controller: own= is not an option (did you mean "owns"?)'),
+        (
+            KIND + "sm.controller(App)(reconcile).configured(timeout=3)",
+            ':4: controller: timeout= is not an option (did you mean "timeout_seconds"?)',
+        ),
+        (
+            KIND + "sm.controller(App)(reconcile).schedule(every='5 sec')",
+            ':4: schedule: "5 sec" is not a duration (try 5s)',
+        ),
+        (
+            "import steersman as sm\n@sm.controller\nasync def run(ctx, app): pass",
+            ":2: controller: needs the kind that run is for: write @controller(KIND) above it",
+        ),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_that_names_it(text, said, tmp_path, capsys):
+    path = tmp_path / "mistaken.py"
+    path.write_text(text)
+    assert _run(["run", str(path)]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"error: {path}{said}")
+    assert shown.count("\n") == 1
+
+
+def test_a_mistake_in_a_module_of_a_package_names_its_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mistaken_package").mkdir()
+    (tmp_path / "mistaken_package" / "__init__.py").touch()
+    (tmp_path / "mistaken_package" / "main.py").write_text("from mistaken_package import helper")
+    (tmp_path / "mistaken_package" / "helper.py").write_text("\nint('x')")
+    assert _run(["run", "mistaken_package.main"]) == 1
+    assert f"error: {tmp_path}/mistaken_package/helper.py:2: ValueError: " in capsys.readouterr().err
+
+
+def test_with_debug_the_whole_traceback_is_there(tmp_path):
+    (tmp_path / "mistaken.py").write_text("int('x')")
+    with pytest.raises(ConfigError) as caught:
+        _run(["--debug", "run", str(tmp_path / "mistaken.py")])
+    assert isinstance(caught.value.__cause__, ValueError)
