@@ -95,8 +95,12 @@ def _write(folder: Path, contents: dict[Path, str], names: Names) -> None:
     """Make the project beside its place, and move it there when it is whole: an interruption leaves nothing."""
     import tempfile
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent)
+    except OSError as error:
+        raise ConfigError(f"cannot be made: {error.strerror}", where=str(folder)) from error
+    with beside as scratch:
         made = Path(scratch) / folder.name
         for path, text in contents.items():
             (made / path).parent.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,17 @@ def _run(argv: list[str]) -> int:
         if debug:
             raise
         from steersman.cli.hints import explain
-        from steersman.cli.output import harmless
 
-        click.echo(harmless(explain(error)), err=True)
-        return 1
+        return _failed(explain(error))
+    except OSError as error:  # of a path or an address that a person gave
+        if debug:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"error: {where}{error.strerror or str(error) or type(error).__name__}")
+
+
+def _failed(text: str, code: int = 1) -> int:
+    from steersman.cli.output import harmless
+
+    click.echo(harmless(text), err=True)
+    return code

@@ -111,6 +111,21 @@ def test_a_mistake_is_one_line_and_code_1(arguments, said, capsys):
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["apiserver", "--kubeconfig-out", "/nonexistent/kc"], "error: /nonexistent/kc: No such file or directory\n"),
+        (["init", "/proc/shop"], "error: /proc/shop: cannot be made: "),
+    ],
+    ids=["file", "folder"],
+)
+def test_a_path_that_cannot_be_written_is_one_line(arguments, said, capsys):
+    assert _run(arguments) == 1
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
 def test_python_that_is_none_is_named_with_its_line(tmp_path, capsys):
     (tmp_path / "broken.py").write_text("x = 1\ndef (\n")
     assert _run(["run", str(tmp_path / "broken.py")]) == 1
