@@ -57,7 +57,7 @@ async def _serve(server: EmbeddedServer, kubeconfig: Path | None, *, simulate: b
     try:
         await server.start()
     except OSError as error:
-        raise ConfigError(f"cannot listen: {error.strerror or error} (try another --port)", field="--port") from None
+        raise ConfigError(f"cannot listen: {error.strerror or error} (try another --port)") from None
     try:
         if kubeconfig is not None:
             server.write_kubeconfig(kubeconfig)

@@ -102,11 +102,11 @@ def plan_of(told: dict[str, Any]) -> Any:
     from steersman.runtime.health import parse_address
 
     accounts = [f"system:serviceaccount:{one.replace('/', ':')}" for one in told["accounts"]]
-    host = "" if "KUBERNETES_SERVICE_HOST" in os.environ else "127.0.0.1"
-    listen = told["listen"] or f"{host}:{os.environ.get('API_PORT', '8080')}"
+    usual = "0.0.0.0" if "KUBERNETES_SERVICE_HOST" in os.environ else "127.0.0.1"  # noqa: S104  as its help says
+    listen = told["listen"] or os.environ.get("API_PORT", "8080")
     return Plan(
         zone_dir=told["zone_dir"],
-        listen=parse_address(listen),
+        listen=parse_address(listen, usual=usual),
         control=parse_address(told["rndc"]),
         dns_port=told["dns_port"],
         key_file=told["key_file"],

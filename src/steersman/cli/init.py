@@ -48,7 +48,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         if not _PROJECT.fullmatch(project):
             raise ConfigError(f'"{project}" cannot be a project: lower case, digits and dashes (try my-operator)')
         if not _KIND.fullmatch(kind):
-            raise ConfigError(f'"{kind}" cannot be a kind (try {kind.title() or "Cache"})', field="--kind")
+            raise ConfigError(f'"{kind}" cannot be a kind (try {_as_kind(kind)})', field="--kind")
         if not _GROUP.fullmatch(group):
             raise ConfigError(f'"{group}" cannot be a group: a domain of yours (try example.org)', field="--group")
         name = kind.lower()
@@ -62,6 +62,13 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         for field, value in msgspec.structs.asdict(self).items():
             text = text.replace(f"__{field}__", value)
         return text
+
+
+def _as_kind(text: str) -> str:
+    """A kind that is as near to `text` as one can be."""
+    words = re.split("[^A-Za-z0-9]+", text)
+    kind = "".join(word[:1].upper() + word[1:] for word in words).lstrip("0123456789")
+    return kind[:1].upper() + kind[1:] or "Cache"
 
 
 @click.command("init")
@@ -80,7 +87,10 @@ def command(folder: Path, kind: str, group: str) -> None:
     """
     from importlib.metadata import version
 
-    names = Names.of(folder.resolve().name, kind=kind, group=group, version=version("steersman"))
+    try:
+        names = Names.of(folder.resolve().name, kind=kind, group=group, version=version("steersman"))
+    except ConfigError as error:
+        raise click.BadParameter(error.message, param_hint=error.field or "FOLDER") from None
     contents = rendered(names)
     taken = [path for path in contents if (folder / path).exists()]
     if taken:

@@ -2,19 +2,21 @@
 
 Commands live in modules of their own and are imported when asked for, so that `--help` and completion stay fast.
 Exit codes: 0 fine, 1 error, 2 usage, 3 "found something" (drift, a plan that is not empty), 130 interrupted.
+A ConfigError about a setting that was given as a flag or variable is usage, whoever raises it and however late.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
 import click
 
 from steersman.cli.suggestions import SuggestingGroup
-from steersman.errors import SteersmanError
+from steersman.errors import ConfigError, SteersmanError
 
 __all__ = ["cli", "main"]
 
@@ -109,12 +111,24 @@ def _run(argv: list[str]) -> int:
             raise
         from steersman.cli.hints import explain
 
+        if isinstance(error, ConfigError) and (flag := _flag(error, argv)):
+            return _failed(f"error: {flag}: {error.message}", code=2)
         return _failed(explain(error))
     except OSError as error:  # of a path or an address that a person gave
         if debug:
             raise
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"error: {where}{error.strerror or str(error) or type(error).__name__}")
+
+
+def _flag(error: ConfigError, argv: list[str]) -> str | None:
+    """The flag that an error is about, when it was given: a setting of a file has a place, and a default is right."""
+    if error.where is not None or not error.field:
+        return None
+    words = re.sub("(?<=[a-z])(?=[A-Z])|_", "-", error.field.removeprefix("--")).lower()
+    flag = f"--{words}"
+    given = any(word == flag or word.startswith(f"{flag}=") for word in argv)
+    return flag if given or f"STEERSMAN_{words.replace('-', '_').upper()}" in os.environ else None
 
 
 def _failed(text: str, code: int = 1) -> int:

@@ -56,7 +56,7 @@ async def _fetch(url: str) -> Any:
     try:
         async with aiohttp.ClientSession() as session, session.get(url.rstrip("/") + REPORT) as answer:
             if answer.status != 200:
-                raise ConfigError(f"the process at {url} does not run with --shadow", field="--url")
+                raise ConfigError("the process there does not run with --shadow", where=url)
             return msgspec.json.decode(await answer.read(), type=Report)
     except aiohttp.ClientError as error:
-        raise ConfigError(f"nobody answers ({error})", field="--url") from None
+        raise ConfigError(f"nobody answers ({error})", where=url) from None

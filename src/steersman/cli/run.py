@@ -99,6 +99,7 @@ def command(
     modules = [load_python(name) for name in files]
     hooks = hooks_of(modules)
     controllers = _controllers(modules, settings, hooks)
+    listen = _address(settings)
     cluster = cluster_config(kubeconfig, context)
     webhooks = serving(
         hooks,
@@ -117,7 +118,7 @@ def command(
             lease=_lease(settings, cluster.namespace) if settings.leader_elect else None,
             share=_lease(settings, cluster.namespace) if settings.shard else None,
             webhooks=webhooks,
-            listen=settings.listen or ("0.0.0.0:8080" if _in_cluster() else "127.0.0.1:8080"),
+            listen=listen,
             dry_run=settings.dry_run,
             prepare=partial(_with_page, settings.page),
         )
@@ -162,6 +163,15 @@ def _speaking(section: Any, dialects: Sequence[str]) -> Any:
     return spoken
 
 
+def _address(settings: Settings) -> str:
+    """Where to listen: everywhere in a cluster, else for this machine only; a port alone changes nothing of that."""
+    from steersman.runtime.health import parse_address
+
+    usual = "0.0.0.0" if _in_cluster() else "127.0.0.1"  # noqa: S104  in a pod, probes and scrapes come from outside
+    host, port = parse_address(settings.listen or "8080", usual=usual)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _lease(settings: Settings, own_namespace: str) -> str:
     return settings.lease or f"{own_namespace}/steersman"
 
@@ -178,6 +188,7 @@ def _controllers(modules: Sequence[ModuleType], settings: Settings, hooks: Seque
     from steersman.cli.pythonfiles import controllers_in
     from steersman.errors import ConfigError
     from steersman.operators import load_operator
+    from steersman.runtime.program import name_and_namespace
 
     found = [controller for module in modules for controller in controllers_in(module)]
     for name in settings.operators:
@@ -191,8 +202,12 @@ def _controllers(modules: Sequence[ModuleType], settings: Settings, hooks: Seque
             field="shard",
         )
     if not (found or hooks or settings.operators):
-        where = ", ".join(str(module.__file__) for module in modules) or None
-        raise ConfigError("there is nothing to run: name operators with --operators, or a file", where=where)
+        if not modules:
+            raise click.UsageError("there is nothing to run: name operators with --operators, or a file")
+        where = ", ".join(str(module.__file__) for module in modules)
+        raise ConfigError("there is no controller in it, nor a webhook", where=where)
+    if settings.lease is not None:
+        name_and_namespace(settings.lease, "lease")
     return _narrowed(found, settings)
 
 

@@ -61,11 +61,11 @@ def _ask(url: str, token: str | None) -> Status:
 
     import msgspec
 
-    from steersman.errors import SteersmanError
+    from steersman.errors import ConfigError, SteersmanError
     from steersman.web.model import Problem, Status
 
     if not url.startswith(("http://", "https://")):
-        raise SteersmanError(f'--url: "{url}" is not an address (try {DEFAULT_URL})')
+        raise ConfigError(f'"{url}" is not an address (try {DEFAULT_URL})', field="--url")
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     request = urllib.request.Request(f"{url.rstrip('/')}/api/v1/status", headers=headers)  # noqa: S310  checked above
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -113,8 +113,8 @@ def serving(
 
     name = settings.webhook_name or name
     host = settings.webhook_host or (f"{name}.{own_namespace}.svc" if in_cluster else "127.0.0.1")
-    default = f"0.0.0.0:{PORT}" if in_cluster else f"127.0.0.1:{PORT}"
-    address, port = parse_address(settings.webhook_listen or default, field="webhookListen")
+    usual = "0.0.0.0" if in_cluster else "127.0.0.1"  # noqa: S104  in a pod, the API server comes from outside
+    address, port = parse_address(settings.webhook_listen or str(PORT), field="webhookListen", usual=usual)
 
     def make(client: Client) -> WebhookServer:
         from steersman.runtime.servingcerts import ManagedCertificates, MountedCertificates

@@ -91,9 +91,7 @@ class HealthServer:
             await site.start()
         except OSError as error:
             await self.stop()
-            raise ConfigError(
-                f"cannot listen on {self._host}:{self._port}: {error.strerror}", field="listen"
-            ) from error
+            raise ConfigError(f"cannot listen on {self._host}:{self._port}: {error.strerror}") from error
         self.port = self._runner.addresses[0][1]
         log.info("listening", address=self._host, port=self.port)
 
@@ -143,16 +141,17 @@ class _Collected:
         return self._families
 
 
-def parse_address(listen: str, *, field: str = "listen") -> tuple[str, int]:
-    """ADDRESS:PORT in two parts.
+def parse_address(listen: str, *, field: str = "listen", usual: str = "0.0.0.0") -> tuple[str, int]:  # noqa: S104  see below
+    """ADDRESS:PORT in two parts; a port alone is one of the `usual` address.
 
     >>> parse_address("127.0.0.1:8080"), parse_address("[::1]:0")
     (('127.0.0.1', 8080), ('::1', 0))
     """
-    host, _, port = listen.rpartition(":")
+    host, colon, port = listen.rpartition(":")
     if not (port.isdecimal() and int(port) < 65536):
         raise ConfigError(f'"{listen}" is not an address and a port (try 127.0.0.1:8080)', field=field)
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  ":8080" means every address, as everywhere
+    every = "0.0.0.0"  # noqa: S104  ":8080" means every address, as everywhere
+    return host.strip("[]") or (every if colon else usual), int(port)
 
 
 def _local_only(content: Callable[[], Any]) -> Callable[[web.Request], Awaitable[web.Response]]:

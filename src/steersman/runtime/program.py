@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.runtime.parts import Parts
     from steersman.runtime.webhooks import WebhookServer
 
-__all__ = ["run", "run_to_the_end", "serve", "stopped_by_signals"]
+__all__ = ["name_and_namespace", "run", "run_to_the_end", "serve", "stopped_by_signals"]
 
 T = TypeVar("T")
 
@@ -101,11 +101,11 @@ async def serve(
             name: await connections.enter_async_context(Client.connect(other))
             for name, other in (clusters or {}).items()
         }
-        elector = None if lease is None else LeaderElector(KubeLease(client, *_name_and_namespace(lease, "lease")))
+        elector = None if lease is None else LeaderElector(KubeLease(client, *name_and_namespace(lease, "lease")))
         served = webhooks(client) if callable(webhooks) else webhooks
         manager = Manager(client, controllers, clusters=others, elector=elector, webhooks=served, **options)
         if share is not None:
-            manager.share(KubeShards(client, *_name_and_namespace(share, "share")))
+            manager.share(KubeShards(client, *name_and_namespace(share, "share")))
         for name, parts in (await include(client) if include is not None else {}).items():
             manager.include(name, parts)
         if prepare is not None:
@@ -133,7 +133,8 @@ def _stop(manager: Manager, number: signal.Signals) -> None:
     log.info("stopping", signal=number.name)
 
 
-def _name_and_namespace(text: str, field: str) -> tuple[str, str]:
+def name_and_namespace(text: str, field: str) -> tuple[str, str]:
+    """The two parts of NAMESPACE/NAME, the other way round."""
     namespace, _, name = text.partition("/")
     if not (namespace and name):
         raise ConfigError(f'"{text}" is not NAMESPACE/NAME', field=field)

@@ -51,6 +51,6 @@ async def test_a_port_that_is_taken_is_one_line_that_says_what_to_do():
         _, errors = await process.communicate()
     assert process.returncode == 1
     text = errors.decode()
-    assert text.startswith("error: --port: cannot listen: ")
+    assert text.startswith("error: cannot listen: ")
     assert text.endswith("(try another --port)\n")
     assert text.count("\n") == 1

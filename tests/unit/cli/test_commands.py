@@ -12,6 +12,7 @@ import yaml
 from prometheus_client import REGISTRY
 
 from steersman.cli.main import _run, cli
+from steersman.cli.run import _address as address
 from steersman.cli.run import _override as override
 from steersman.cli.run import _warn_of_missing
 from steersman.cli.settings import Settings, load_settings
@@ -29,6 +30,7 @@ clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:1"}}]
 users: [{name: nobody, user: {}}]
 """
 WEBAPP = str(Path(__file__).parents[3] / "examples" / "webapp.py")
+DATABASE = str(Path(WEBAPP).with_name("database.py"))
 
 
 @pytest.fixture(autouse=True)
@@ -95,9 +97,7 @@ def test_definitions_of_a_file_are_printed_as_yaml(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run"], "there is nothing to run: name operators with --operators, or a file"),
         (["run", "nothere.py"], "nothere.py: there is no such file"),
-        (["run", "--operators", "nix"], '"nix" is not an operator (known: '),
         (["run", WEBAPP], "set KUBECONFIG or pass --kubeconfig"),
         (["run", "--config", "nothere.yaml"], "nothere.yaml: there is no such file"),
         (["crds", "no.such.module"], "no.such.module: cannot be imported"),
@@ -109,6 +109,31 @@ def test_a_mistake_is_one_line_and_code_1(arguments, said, capsys):
     shown = capsys.readouterr().err
     assert said in shown
     assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run", "there is nothing to run: name operators with --operators, or a file"),
+        ("run --operators nix", '--operators: "nix" is not an operator (known: '),
+        ("crds --operators=nix", '--operators: "nix" is not an operator (known: '),
+        (f"run {WEBAPP} --listen foo:bar", '--listen: "foo:bar" is not an address and a port'),
+        (f"run {WEBAPP} --listen 127.0.0.1:99999", '--listen: "127.0.0.1:99999" is not an address and a port'),
+        (f"run {WEBAPP} --lease x", '--lease: "x" is not NAMESPACE/NAME'),
+        (f"run {WEBAPP} --shard --leader-elect", "--shard: sharding and leader election exclude each other"),
+        (f"webhooks {DATABASE} --host ::bad::", '--host: "::bad::" is not HOST or HOST:PORT'),
+        ("status --url foo", '--url: "foo" is not an address'),
+    ],
+)
+def test_a_flag_with_a_wrong_value_is_usage_and_code_2(arguments, said, capsys):
+    assert _run(arguments.split()) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_wrong_value_in_a_file_is_no_usage(tmp_path, capsys):
+    (tmp_path / "steersman.yaml").write_text("lease: x")
+    assert _run(["run", WEBAPP, "--config", str(tmp_path / "steersman.yaml")]) == 1
+    assert 'lease: "x" is not NAMESPACE/NAME' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -185,6 +210,21 @@ def test_every_option_of_run_is_also_a_variable(variable, value, said, monkeypat
     monkeypatch.setenv(variable, value)
     assert _run(["run", WEBAPP]) in {1, 2}
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listen", "outside", "inside"),
+    [
+        (None, "127.0.0.1:8080", "0.0.0.0:8080"),
+        ("18555", "127.0.0.1:18555", "0.0.0.0:18555"),
+        (":18555", "0.0.0.0:18555", "0.0.0.0:18555"),
+        ("[::1]:0", "[::1]:0", "[::1]:0"),
+    ],
+)
+def test_a_port_alone_does_not_open_the_process_to_others(listen, outside, inside, monkeypatch):
+    assert address(Settings(listen=listen)) == outside
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert address(Settings(listen=listen)) == inside
 
 
 def test_dialects_by_flag_come_to_those_of_the_file():

@@ -59,12 +59,14 @@ def test_nothing_that_exists_is_overwritten(project, capsys):
     ("arguments", "said"),
     [
         (["Shop"], '"Shop" cannot be a project'),
-        (["shop", "--kind", "shop"], "--kind"),
+        (["shop", "--kind", "lower-case"], '--kind: "lower-case" cannot be a kind (try LowerCase)'),
+        (["shop", "--kind", "3rd"], "(try Rd)"),
+        (["shop", "--kind", "-"], "(try Cache)"),
         (["shop", "--group", "shop"], "--group"),
     ],
 )
 def test_a_name_that_cannot_be_used_is_named_and_nothing_is_written(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert _run(["init", *arguments]) == 1
+    assert _run(["init", *arguments]) == 2
     assert said in capsys.readouterr().err
     assert list(Path().iterdir()) == []

@@ -71,6 +71,8 @@ def made(hooks: list[Any], **settings: Any) -> Any:
     [
         ({"webhooks": True}, ("127.0.0.1", 9443), ["127.0.0.1"]),
         ({"webhooks": True, "in_cluster": True}, ("0.0.0.0", 9443), ["database.ops.svc"]),
+        ({"webhook_listen": "8443"}, ("127.0.0.1", 8443), ["127.0.0.1"]),
+        ({"webhook_listen": ":8443"}, ("0.0.0.0", 8443), ["127.0.0.1"]),
         ({"webhook_listen": "127.0.0.1:0", "webhook_host": "db.x.svc:8443"}, ("127.0.0.1", 0), ["db.x.svc"]),
     ],
 )

@@ -98,7 +98,7 @@ class Sidecar:
             await web.TCPSite(self._runner, host, port).start()
         except OSError as error:
             await self.stop()
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", field="--listen") from None
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
         self.port = self._runner.addresses[0][1]
         log.info("listening", address=host, port=self.port)
 
