@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.dns_sidecar import sidecar
-from steersman.cli.kubeoptions import kube_options
+from steersman.cli.kubeoptions import check_namespaces, kube_options
 from steersman.cli.output import output_option
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ command.add_command(sidecar)
     "--key-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A key as rndc.key has it."
 )
 @click.option("--selector", default="dns=primary", show_default=True, help="Labels of the instances that serve it.")
-@click.option("-n", "--namespace", default="default", show_default=True)
+@click.option("-n", "--namespace", callback=check_namespaces, default="default", show_default=True)
 @click.pass_context
 def import_(ctx: click.Context, zone: str, key_file: Path | None, selector: str, namespace: str) -> None:
     """Print manifests that publish what a server serves now, by a zone transfer from it.

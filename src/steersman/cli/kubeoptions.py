@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from steersman.kube.clusterconfig import ClusterConfig
 
-__all__ = ["cluster_config", "complete_workload", "kube_options"]
+__all__ = ["check_namespaces", "cluster_config", "complete_workload", "kube_options"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -33,10 +33,22 @@ def kube_options(function: F) -> F:
             "--namespace",
             envvar="STEERSMAN_NAMESPACE",
             shell_complete=_complete_namespace,
+            callback=check_namespaces,
             help="Work in this namespace.",
         ),
     ]
     return functools.reduce(lambda command, option: option(command), reversed(options), function)
+
+
+def check_namespaces(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The callback of options for a namespace, or for several with commas when the option's name says so."""
+    from steersman.kube.names import dns_label_errors
+
+    several = parameter.name == "namespaces"
+    for name in (value.split(",") if several else [value]) if value else ():
+        if dns_label_errors(name.strip()):
+            raise click.BadParameter(f'"{name}" is not a namespace (try shop{",stage" if several else ""})')
+    return value
 
 
 def _complete_namespace(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from steersman.cli.kubeoptions import check_namespaces
 from steersman.operators import Operator
 
 __all__ = ["Installation", "command"]
@@ -145,8 +146,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("manifests")
 @click.option("--operators", default="", help="Names of operators, separated by commas.  [default: reload]")
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Settings to install with.")
-@click.option("-n", "--namespace", default="steersman", show_default=True, help="Where it runs.")
-@click.option("--namespaces", default="", help="Work in these namespaces only, separated by commas.")
+@click.option(
+    "-n", "--namespace", callback=check_namespaces, default="steersman", show_default=True, help="Where it runs."
+)
+@click.option(
+    "--namespaces", callback=check_namespaces, default="", help="Work in these namespaces only, separated by commas."
+)
 @click.option("--image", help="The image to run.  [default: steersman with this version as its tag]")
 @click.option("--replicas", default=2, show_default=True, type=click.IntRange(min=0), help="One leads, others wait.")
 @click.option("--page", default="token", show_default=True, type=click.Choice(["off", "local", "open", "token"]))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.kubeoptions import check_namespaces
+
 if TYPE_CHECKING:
     from steersman.operators import Operator
 
@@ -17,8 +19,17 @@ __all__ = ["command", "configured_operators", "names_in", "print_manifests"]
 @click.option("--operators", default="", help="Names of operators, separated by commas.  [default: all]")
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
 @click.option("--name", default="steersman", show_default=True, help="Name of the ServiceAccount and of its roles.")
-@click.option("-n", "--namespace", default="steersman", show_default=True, help="Where the ServiceAccount is.")
-@click.option("--namespaces", default="", help="Grant in these namespaces only, separated by commas.")
+@click.option(
+    "-n",
+    "--namespace",
+    callback=check_namespaces,
+    default="steersman",
+    show_default=True,
+    help="Where the ServiceAccount is.",
+)
+@click.option(
+    "--namespaces", callback=check_namespaces, default="", help="Grant in these namespaces only, separated by commas."
+)
 @click.option("--lease", default="steersman", show_default=True, help='Name of the leader\'s Lease; "" for none.')
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def command(

@@ -52,6 +52,7 @@ def load_settings(path: Path | None) -> Settings:
     if path is None:
         return Settings(sections={name: _default(name) for name in OPERATORS})
     from steersman.kube.document import Document, did_you_mean
+    from steersman.kube.names import dns_label_errors
 
     try:
         document = Document.read(path)
@@ -76,6 +77,9 @@ def load_settings(path: Path | None) -> Settings:
     with _located(document):
         for name in settings.operators:
             load_operator(name)
+        for place, name in enumerate(settings.namespaces or ()):
+            if dns_label_errors(name):
+                raise ConfigError(f'"{name}" is not a namespace (try shop)', field=f"namespaces[{place}]")
     return settings
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steersman.cli.kubeoptions import check_namespaces
 from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["client_config", "command", "hooks_of", "secret_name", "serving"]
 
 PORT = 9443
+_SETTINGS = ("webhook_listen", "webhook_host", "webhook_name", "webhook_certs")
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc")
 
 
 @click.command("webhooks")
 @click.argument("files", nargs=-1, required=True, metavar="FILE.py|MODULE...")
 @click.option("--name", help="Name of the configurations.  [default: that of the first file]")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Where the process runs.")
+@click.option(
+    "-n", "--namespace", callback=check_namespaces, default="default", show_default=True, help="Where the process runs."
+)
 @click.option("--host", metavar="HOST[:PORT]", help="What the API server calls.  [default: NAME.NAMESPACE.svc]")
 @click.option("--rights", is_flag=True, help="Also print the rights to keep the certificate, and an account with them.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
@@ -101,10 +105,11 @@ def serving(
     """What serves the webhooks, to be made when there is a client; None when there is nothing to serve."""
     from steersman.logger import Logger
 
+    asked = _asked_by(settings)
     if not hooks:
+        if asked:
+            raise ConfigError("there is no webhook to serve in what runs here", field=asked)
         return None
-    said = (settings.webhook_listen, settings.webhook_host, settings.webhook_name, settings.webhook_certs)
-    asked = any(said) if settings.webhooks is None else settings.webhooks
     if not asked or settings.dry_run or settings.shadow:
         why = "nothing may be written" if asked else "nobody asked for it (--webhooks)"
         Logger(__name__).warning("webhooks are not served", hooks=sorted(hook.name for hook in hooks), because=why)
@@ -134,6 +139,13 @@ def serving(
         return WebhookServer(hooks, certificates, host=address, port=port)
 
     return make
+
+
+def _asked_by(settings: Settings) -> str | None:
+    """The setting that asks for webhooks to be served: the one for that, else any other about them."""
+    if settings.webhooks is not None:
+        return "webhooks" if settings.webhooks else None
+    return next((name for name in _SETTINGS if getattr(settings, name)), None)
 
 
 def _rights(name: str, namespace: str) -> list[dict[str, Any]]:

@@ -122,6 +122,10 @@ def test_a_mistake_is_one_line_and_code_1(arguments, said, capsys):
         (f"run {WEBAPP} --lease x", '--lease: "x" is not NAMESPACE/NAME'),
         (f"run {WEBAPP} --shard --leader-elect", "--shard: sharding and leader election exclude each other"),
         (f"webhooks {DATABASE} --host ::bad::", '--host: "::bad::" is not HOST or HOST:PORT'),
+        (f"run {WEBAPP} -n Bad_Name", '"Bad_Name" is not a namespace'),
+        ("rbac --namespaces Bad_Name,,x", '"Bad_Name" is not a namespace'),
+        ("rbac --namespaces shop,,x", '"" is not a namespace (try shop,stage)'),
+        ("manifests --namespaces a/b", '"a/b" is not a namespace'),
         ("status --url foo", '--url: "foo" is not an address'),
     ],
 )
@@ -180,6 +184,7 @@ def test_python_that_is_none_is_named_with_its_line(tmp_path, capsys):
         ("hourglass:\n  maxConcurrentReplacements: -1", ":2: hourglass.maxConcurrentReplacements: must be"),
         ("toolset:\n  maxBytes: 0", ":2: toolset.maxBytes: must be"),
         ("listen: null\noperators: [relaod]", ':2: operators: "relaod" is not an operator'),
+        ("namespaces:\n  - shop\n  - Bad_Name", ':3: namespaces[1]: "Bad_Name" is not a namespace'),
         ("- a\n- b", "must be a mapping of settings"),
         ("a: [", "is not valid YAML"),
     ],

@@ -115,6 +115,13 @@ def test_without_webhooks_there_is_nothing_to_say():
     assert lines == []
 
 
+@pytest.mark.parametrize("settings", [{"webhooks": True}, {"webhook_certs": "certs"}], ids=repr)
+def test_webhooks_that_are_asked_for_and_are_not_there_are_an_error(settings):
+    with pytest.raises(ConfigError, match="there is no webhook to serve") as caught:
+        made([], **settings)
+    assert caught.value.field == next(iter(settings))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
