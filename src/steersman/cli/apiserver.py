@@ -38,10 +38,12 @@ __all__ = ["command"]
 def command(host: str, port: int, kubeconfig_out: Path | None, token: str | None, no_tls: bool, simulate: bool) -> None:
     """Run the embedded API server: a small, honest Kubernetes API in memory.
 
-    Everything is gone when it stops. Use it with
+    Everything is gone when it stops.
 
-        steersman apiserver --kubeconfig-out kubeconfig &
-        kubectl --kubeconfig kubeconfig get namespaces
+    \b
+    Examples:
+      steersman apiserver --kubeconfig-out kubeconfig &
+      kubectl --kubeconfig kubeconfig get namespaces
     """
     from steersman.apiserver import EmbeddedServer
 

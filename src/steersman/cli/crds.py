@@ -22,9 +22,17 @@ def command(files: tuple[str, ...], operators: str, output: str) -> None:
     from steersman.cli.pythonfiles import kinds_in, load_python
     from steersman.cli.rbac import print_manifests
     from steersman.crd import crd_manifest
+    from steersman.errors import ConfigError
     from steersman.operators import OPERATORS, load_operator
 
-    kinds = [kind for name in files for kind in kinds_in(load_python(name))]
+    kinds = []
+    for name in files:
+        found = kinds_in(load_python(name))
+        if not found:
+            raise ConfigError(
+                "there is no kind in it: a class with Resource as base, group= and version= makes one", where=name
+            )
+        kinds += found
     if operators or not files:
         names = [name.strip() for name in operators.split(",") if name.strip()] or sorted(OPERATORS)
         kinds += [kind for name in names for kind in load_operator(name).kinds]

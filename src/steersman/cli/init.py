@@ -83,7 +83,7 @@ def command(folder: Path, kind: str, group: str) -> None:
     \b
     Examples:
       steersman init cache-operator --kind Cache --group cache.example.org
-      cd cache-operator && pytest
+      cd cache-operator && pip install -e '.[testing]' && pytest
     """
     from importlib.metadata import version
 
@@ -97,8 +97,10 @@ def command(folder: Path, kind: str, group: str) -> None:
         raise ConfigError(f"{folder / taken[0]} exists already: choose another folder", where=str(folder))
     _write(folder, contents, names)
     click.echo(f"{folder}: an operator for {names.kind} ({names.group}), {len(contents) + 1} files")
-    click.echo(f"\nTo try it:\n  cd {folder}\n  pytest                 # with steersman[testing] installed")
-    click.echo(f"  steersman crds src/{names.package}/types.py")
+    click.echo(f"\nTo try it:\n  cd {folder}\n  pip install -e '.[testing]'\n  pytest")
+    click.echo(
+        f"  steersman crds {names.package}.types | kubectl apply -f -\n  steersman run {names.package}.controller"
+    )
 
 
 def _write(folder: Path, contents: dict[Path, str], names: Names) -> None:

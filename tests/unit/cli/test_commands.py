@@ -155,6 +155,20 @@ def test_a_path_that_cannot_be_written_is_one_line(arguments, said, capsys):
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["", "import steersman as sm\nclass App(sm.Resource): pass"], ids=["empty", "no-group"]
+)
+def test_a_file_without_kinds_has_no_definitions(text, tmp_path, capsys):
+    (tmp_path / "no_kinds.py").write_text(text)
+    assert _run(["crds", str(tmp_path / "no_kinds.py")]) == 1
+    assert "no_kinds.py: there is no kind in it: " in capsys.readouterr().err
+
+
+def test_examples_in_a_help_text_keep_their_lines(capsys):
+    assert _run(["apiserver", "--help"]) == 0
+    assert "--kubeconfig-out kubeconfig &\n" in capsys.readouterr().out
+
+
 def test_python_that_is_none_is_named_with_its_line(tmp_path, capsys):
     (tmp_path / "broken.py").write_text("x = 1\ndef (\n")
     assert _run(["run", str(tmp_path / "broken.py")]) == 1

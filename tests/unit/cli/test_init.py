@@ -16,7 +16,9 @@ from steersman.cli.main import _run
 def project(tmp_path, capsys):
     folder = tmp_path / "cache-operator"
     assert _run(["init", str(folder), "--kind", "Proxy", "--group", "cache.example.org"]) == 0
-    assert "an operator for Proxy (cache.example.org)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "an operator for Proxy (cache.example.org)" in said
+    assert "pip install -e '.[testing]'\n  pytest\n" in said
     return folder
 
 
