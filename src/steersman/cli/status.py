@@ -35,8 +35,9 @@ def command(ctx: click.Context, url: str, token: str | None, watch: bool, output
     """Show what a running process is doing.
 
     Controllers and queues, watches and how long ago each was heard, who leads, what waits, which circuits are open, and
-    the tables of every operator. The exit code is 3 when something needs a person: the process is not ready, a rollout
-    failed, a circuit is open, or a change waits for approval.
+    the tables of every operator. The exit code is 3 when something needs a person: the process is not ready, a key
+    keeps failing, hangs or writes every time, a source or a mapping has a problem, a rollout failed, a circuit is open,
+    or a change waits for approval.
 
     \b
     Examples:
@@ -93,7 +94,7 @@ def _ask(url: str, token: str | None) -> Status:
 
 def _needs_a_person(status: Status) -> bool:
     now = status.now
-    return not now.ready or bool(now.failed or now.circuits or now.approvals)
+    return not now.ready or bool(status.health.vitals.warnings or now.failed or now.circuits or now.approvals)
 
 
 def _watch(url: str, token: str | None, output: str) -> None:
@@ -124,6 +125,8 @@ def _draw(to: Console, status: Status) -> None:
     to.print(f"steersman {health.vitals.version} {acts}, up {up}, {'ready' if now.ready else 'NOT READY'}")
     for check in now.problems:
         to.print(f"  {check.name}: {check.problem}", style="red")
+    for warning in health.vitals.warnings:
+        to.print(f"  {warning}", style="yellow")
     if now.counts:
         to.print("workloads  " + "  ".join(f"{count} {word}" for word, count in now.counts.items()))
     _controllers(to, health)

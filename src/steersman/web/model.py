@@ -265,6 +265,7 @@ class Vitals(_Value, frozen=True, kw_only=True):
     watches: list[WatchHealth] = []
     controllers: list[ControllerHealth] = []
     series: list[Series] = []
+    warnings: list[str] = []  # what somebody should look at although the process is ready
 
 
 class Problem(_Value, frozen=True, kw_only=True):

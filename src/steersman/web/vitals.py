@@ -72,6 +72,7 @@ class Vital:
                 Series(name=name, unit=unit, step_seconds=STEP_SECONDS, values=list(self._samples[name]))
                 for name, unit in _SERIES
             ],
+            warnings=manager.warnings(),
         )
 
     def signature(self) -> object:

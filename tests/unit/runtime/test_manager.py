@@ -20,6 +20,7 @@ from steersman.runtime.manager import Manager, SyncTimeout
 from steersman.runtime.result import done, requeue
 from steersman.runtime.supervision import TaskFailed
 from steersman.testing.clock import settle
+from steersman.web.vitals import Vital
 
 
 class App(Resource, group="example.org", version="v1"):
@@ -263,6 +264,7 @@ async def test_what_is_wrong_with_a_part_is_a_warning_and_fails_nothing(house):
         "source apps.example.org: shop/b left out: no number",
         "controller app: mapping shop/p failed: KeyError: 'app'",
     ]
+    assert Vital(manager).read().warnings == manager.warnings()  # for the API, and so for `steersman status`
 
 
 async def test_a_broken_worker_ends_the_process_with_an_error(house):
