@@ -73,7 +73,7 @@ class WebhookServer:
         self._hooks: dict[str, Hook] = {}
         for hook in hooks:
             if hook.path in self._hooks:
-                raise ConfigError(f"there are two webhooks at {hook.path}: rename one function", field="webhooks")
+                raise ConfigError(f"there are two webhooks at {hook.path}: rename one function")
             self._hooks[hook.path] = hook
         self._certificates = certificates
         self._host = host

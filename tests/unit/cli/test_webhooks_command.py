@@ -115,6 +115,12 @@ def test_without_webhooks_there_is_nothing_to_say():
     assert lines == []
 
 
+def test_two_webhooks_of_one_path_are_the_mistake_of_a_file_and_of_no_flag(hooks):
+    with pytest.raises(ConfigError, match="there are two webhooks at") as caught:
+        made([*hooks, *hooks], webhooks=True)
+    assert caught.value.field is None
+
+
 @pytest.mark.parametrize("settings", [{"webhooks": True}, {"webhook_certs": "certs"}], ids=repr)
 def test_webhooks_that_are_asked_for_and_are_not_there_are_an_error(settings):
     with pytest.raises(ConfigError, match="there is no webhook to serve") as caught:
