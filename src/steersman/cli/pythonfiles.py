@@ -96,7 +96,7 @@ def _innermost(error: Exception, name: str, module: str) -> str:
         running = frame.f_globals.get("__name__", "")
         if running == module:
             return f"{name if name.endswith('.py') else frame.f_code.co_filename}:{line}"
-        if running.startswith(f"{package}."):
+        if running == package or running.startswith(f"{package}."):
             return f"{frame.f_code.co_filename}:{line}"
     return name
 

@@ -55,14 +55,15 @@ def test_a_mistake_in_a_file_is_one_line_that_names_it(text, said, tmp_path, cap
     assert shown.count("\n") == 1
 
 
-def test_a_mistake_in_a_module_of_a_package_names_its_file(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("mistaken", ["__init__", "main", "helper"])
+def test_a_mistake_in_a_module_of_a_package_names_its_file(mistaken, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "mistaken_package").mkdir()
-    (tmp_path / "mistaken_package" / "__init__.py").touch()
-    (tmp_path / "mistaken_package" / "main.py").write_text("from mistaken_package import helper")
-    (tmp_path / "mistaken_package" / "helper.py").write_text("\nint('x')")
-    assert _run(["run", "mistaken_package.main"]) == 1
-    assert f"error: {tmp_path}/mistaken_package/helper.py:2: ValueError: " in capsys.readouterr().err
+    package = tmp_path / f"package_{mistaken}"
+    package.mkdir()
+    for name, text in {"__init__": "", "main": f"from {package.name} import helper", "helper": ""}.items():
+        (package / f"{name}.py").write_text(f"{text}\nint('x')" if name == mistaken else text)
+    assert _run(["run", f"{package.name}.main"]) == 1
+    assert f"error: {package}/{mistaken}.py:2: ValueError: " in capsys.readouterr().err
 
 
 def test_with_debug_the_whole_traceback_is_there(tmp_path):
