@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
@@ -31,16 +30,6 @@ users: [{name: nobody, user: {}}]
 """
 WEBAPP = str(Path(__file__).parents[3] / "examples" / "webapp.py")
 DATABASE = str(Path(WEBAPP).with_name("database.py"))
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    """A command configures the log of its process, which here is everybody's."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture(autouse=True)
