@@ -85,7 +85,7 @@ def test_the_command_prints_what_can_be_applied(output, capsys):
 
 
 def test_a_wrong_operator_is_named(capsys):
-    assert _run(["rbac", "--operators", "nix"]) == 1
+    assert _run(["rbac", "--operators", "nix"]) == 2
     assert '"nix" is not an operator' in capsys.readouterr().err
 
 
