@@ -12,9 +12,26 @@ Text of an error may be shown, logged and stored: it never holds a secret value.
 
 from __future__ import annotations
 
+import os
 import traceback
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["ConfigError", "DriverError", "FormatError", "PlanError", "SteersmanError", "traceback_of"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = [
+    "ConfigError",
+    "DriverError",
+    "FormatError",
+    "PlanError",
+    "SteersmanError",
+    "traceback_of",
+    "without_callers",
+]
+
+_RUNTIME: Final = f"{Path(__file__).with_name('runtime')}{os.sep}"
 
 
 class SteersmanError(Exception):
@@ -62,6 +79,23 @@ class DriverError(SteersmanError):
 def traceback_of(error: BaseException, *, limit: int = 12) -> str:
     """Where `error` and its causes happened, for a log: the innermost frames of each, without local variables.
 
-    Renderers that are given the exception itself may print locals, and those hold objects, Secrets among them.
+    Renderers that are given the exception itself may print locals, and those hold objects, Secrets among them. How the
+    runtime came to call a function of somebody else is left out: it is the same every time.
     """
-    return "".join(traceback.format_exception(error, limit=-limit)).rstrip()
+    shown = traceback.TracebackException.from_exception(error)
+    for part in _parts(shown):
+        part.stack[:] = without_callers(part.stack)[-limit:]
+    return "".join(shown.format()).rstrip()
+
+
+def without_callers(frames: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """The frames from the first on that is not the runtime's; all of them when every one is."""
+    own = list(takewhile(lambda frame: frame.filename.startswith(_RUNTIME), frames))
+    return list(frames[len(own) :] or frames)
+
+
+def _parts(shown: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    yield shown
+    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        if other is not None:
+            yield from _parts(other)

@@ -52,5 +52,8 @@ class Logger:
     def _say(self, level: str, event: str, values: dict[str, Any]) -> None:
         import structlog
 
+        if "traceback" in values and not structlog.is_configured():  # its own renderer quotes all but a `stack`
+            values = {**values, "stack": values["traceback"]}
+            del values["traceback"]
         with suppress(OSError):
             getattr(structlog.get_logger(self._name, **self._values), level)(event, **values)

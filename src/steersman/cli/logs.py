@@ -27,7 +27,7 @@ def configure_logging(*, level: str = "info", form: str = "auto") -> None:
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     number = logging.getLevelNamesMapping()[level.upper()]
     last: list[Any] = (
-        [_harmless, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        [_harmless, _traceback_below, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         if text
         else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     )
@@ -73,3 +73,11 @@ class _Lines(structlog.PrintLogger):
 def _harmless(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """What others wrote must not command the terminal; line breaks are quoted by the renderer."""
     return {name: harmless(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _traceback_below(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Line by line below its event, where the renderer puts a `stack`; indented, so that none passes for an event."""
+    if isinstance(event.get("traceback"), str):
+        lines = event.pop("traceback").split("\n")
+        event["stack"] = "\n".join(f"    {line}".rstrip() for line in lines)
+    return event

@@ -18,6 +18,7 @@ import inspect
 import random as randomness
 import uuid
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -36,6 +37,7 @@ from steersman.runtime.metadata import metadata_of
 from steersman.runtime.queue import LOW_PRIORITY, QueueClosed, WorkQueue
 from steersman.runtime.result import Result, TerminalError, done
 from steersman.runtime.sources import Source
+from steersman.runtime.supervision import why_of
 from steersman.runtime.threads import run_blocking
 from steersman.runtime.troubles import Trouble, Troubles
 
@@ -366,12 +368,13 @@ class Engine:
             return
         wait = (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0
         delay = self.queue.retry(key, at_least=wait)
-        what = {"error": str(error) or type(error).__name__, "retry_seconds": round(delay, 3)}
-        self._troubles.failed(key, self.queue.failures(key), str(what["error"]))
+        said = (expected and str(error)) or why_of(error)
+        what = {"error": said, "retry_seconds": round(delay, 3)}
+        news = self._troubles.failed(key, self.queue.failures(key), said)
         if expected:
             log.warning("reconcile failed", **what)
-        else:
-            log.error("reconcile failed", **what, traceback=traceback_of(error))
+        else:  # where it happened is said once, not with every retry
+            log.error("reconcile failed", **what, **({"traceback": traceback_of(error)} if news else {}))
 
     def troubles(self) -> list[Trouble]:
         """Keys that write every time, never end or keep failing."""
@@ -442,7 +445,8 @@ class Engine:
 
     def _source(self, watch: Any) -> Source[Any]:
         informer = self._shelf(watch.cluster, watch.target).informer
-        return Source(watch, informer, self, lambda: Snapshots(self._shelves[""], user=self.name, brief=True))
+        read = partial(Snapshots, self._shelves[""], user=self.name, brief=True)
+        return Source(watch, informer, self, read, controller=self.name)
 
     def _shelf(self, cluster: str, target: Any) -> Shelf:
         return next(shelf for shelf in self._shelves[cluster] if shelf.target is target)

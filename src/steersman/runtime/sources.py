@@ -21,6 +21,7 @@ from steersman.kube.resources import Kind, ObjectRef
 from steersman.logger import Logger
 from steersman.runtime.metadata import kind_of, owners_of
 from steersman.runtime.queue import LOW_PRIORITY
+from steersman.runtime.supervision import why_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -114,6 +115,8 @@ class Source(Generic[K]):
         informer: Informer[Any],
         queue: Adds[K],
         read: Callable[[], Any],
+        *,
+        controller: str = "",
     ) -> None:
         """`read` opens what a mapping with a second parameter reads from: a mapping of targets to snapshots."""
         self.watch = watch
@@ -123,7 +126,7 @@ class Source(Generic[K]):
         self._queue = queue
         self._read = read if _wants_cache(watch.to) else None
         self._subscription: Subscription | None = None
-        self._log = log.bind(source=str(watch))
+        self._log = log.bind(source=str(watch), **({"controller": controller} if controller else {}))
 
     @property
     def problem(self) -> str | None:
@@ -181,7 +184,7 @@ class Source(Generic[K]):
         try:
             return predicate(old, new)
         except Exception as error:  # noqa: BLE001  a question that fails must not lose the change
-            self._log.error("predicate failed; taken as yes", traceback=traceback_of(error))
+            self._log.error("predicate failed; taken as yes", error=why_of(error), traceback=traceback_of(error))
             return True
 
     def _keys(self, old: Any | None, new: Any | None) -> Iterable[K]:
@@ -195,9 +198,12 @@ class Source(Generic[K]):
                     self._unmapped.pop(ref_of(obj), None)
             except Exception as error:  # noqa: BLE001  one bad object must not stop the others
                 self.failures += 1
-                self._unmapped[ref_of(obj)] = f"{type(error).__name__}: {error}"
+                self._unmapped[ref_of(obj)] = why = why_of(error)
                 self._log.error(
-                    "mapping failed; its change is lost", object=str(ref_of(obj)), traceback=traceback_of(error)
+                    "mapping failed; its change is lost",
+                    object=str(ref_of(obj)),
+                    error=why,
+                    traceback=traceback_of(error),
                 )
         return keys
 

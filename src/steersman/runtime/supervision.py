@@ -120,7 +120,7 @@ def why_of(error: BaseException) -> str:
     """What happened, in a line; a group only says how much happened, so its members speak."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(why_of(member) for member in error.exceptions))
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]], clock: Clock, seconds: float) -> list[asyncio.Task[Any]]:

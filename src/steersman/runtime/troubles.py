@@ -64,6 +64,7 @@ class Troubles:
         self._running: dict[Any, float] = {}
         self._streaks: OrderedDict[Any, _Streak] = OrderedDict()
         self._failing: dict[Any, str] = {}
+        self._errors: OrderedDict[Any, str] = OrderedDict()  # how each failed when it was last tried
 
     def began(self, key: Any, now: float) -> None:
         """A reconcile of `key` begins."""
@@ -88,19 +89,26 @@ class Troubles:
         if len(self._streaks) > _REMEMBERED:
             self._streaks.popitem(last=False)
 
-    def failed(self, key: Any, times: int, error: str) -> None:
-        """It failed, `times` in a row."""
+    def failed(self, key: Any, times: int, error: str) -> bool:
+        """It failed, `times` in a row; whether it failed otherwise, or not at all, the time before."""
         if times >= self.limits.failures:
             self._failing[key] = f"failed {times} times in a row: {error}"
+        news = self._errors.get(key) != error
+        self._errors[key] = error
+        self._errors.move_to_end(key)
+        if len(self._errors) > _REMEMBERED:
+            self._errors.popitem(last=False)
+        return news
 
     def succeeded(self, key: Any) -> None:
         """It did not fail, or will not be tried again."""
         self._failing.pop(key, None)
+        self._errors.pop(key, None)
 
     def gone(self, key: Any) -> None:
         """There is nothing more to say about it."""
         self._streaks.pop(key, None)
-        self._failing.pop(key, None)
+        self.succeeded(key)
 
     def current(self, now: float) -> Iterator[Trouble]:
         """What is wrong now."""

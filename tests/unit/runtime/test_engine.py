@@ -401,6 +401,37 @@ async def test_an_unexpected_error_is_counted_apart_and_its_log_shows_where_but_
     assert "exc_info" not in line
 
 
+async def test_where_a_reconcile_failed_is_said_once_and_again_when_it_fails_otherwise(bench):
+    errors = [KeyError("size"), KeyError("size"), ValueError("far")]
+
+    with structlog.testing.capture_logs() as logs:
+        await bench.run(Controller(App, Script(*errors)), app())
+        await bench.clock.advance(100)
+    said = [(line["error"], "traceback" in line) for line in logs if line["event"] == "reconcile failed"]
+    assert said == [("KeyError: 'size'", True), ("KeyError: 'size'", False), ("ValueError: far", True)]
+
+
+async def test_how_the_runtime_came_to_call_a_reconciler_is_not_said(bench):
+    async def reconcile(ctx, obj):
+        await ctx.status(obj, raedy=True)
+
+    with structlog.testing.capture_logs() as logs:
+        await bench.run(Controller(App, reconcile), app())
+    [text] = [line["traceback"] for line in logs if "traceback" in line]
+    assert "runtime/engine.py" not in text
+    assert text.index("in reconcile") < text.index("statuses.py")  # what it called is
+
+
+async def test_a_mapping_that_fails_is_logged_with_its_controller_and_error(bench):
+    def broken(obj):
+        raise KeyError(obj.metadata.name)
+
+    with structlog.testing.capture_logs() as logs:
+        await bench.run(Controller(App, Script()).watches(App, to=broken).named("apps"), app())
+    [line] = [line for line in logs if line["event"] == "mapping failed; its change is lost"]
+    assert (line["controller"], line["error"]) == ("apps", "KeyError: 'a'")
+
+
 async def test_a_server_that_says_when_to_come_back_is_obeyed(bench):
     reconcile = Script(TooManyRequests("slow down", retry_after=20))
     await bench.run(Controller(App, reconcile), app())
