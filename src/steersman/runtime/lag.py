@@ -27,18 +27,27 @@ class LoopLag:
         self._clock = clock
         self._beats: deque[tuple[float, float]] = deque()  # (when, how late), late ones only
         self._due = clock.monotonic() + BEAT_SECONDS
+        self._beating = False
 
     async def run(self) -> None:
         """Beat until cancelled."""
-        while True:
-            self._due = self._clock.monotonic() + BEAT_SECONDS
-            await self._clock.sleep(BEAT_SECONDS)
-            now = self._clock.monotonic()
-            late = now - self._due
-            while self._beats and self._beats[0][0] < now - WINDOW_SECONDS:
-                self._beats.popleft()
-            if late > BEAT_SECONDS:
-                self._beats.append((now, late))
+        try:
+            while True:
+                self._due = self._clock.monotonic() + BEAT_SECONDS
+                self._beating = True
+                await self._clock.sleep(BEAT_SECONDS)
+                now = self._clock.monotonic()
+                late = now - self._due
+                while self._beats and self._beats[0][0] < now - WINDOW_SECONDS:
+                    self._beats.popleft()
+                if late > BEAT_SECONDS:
+                    self._beats.append((now, late))
+        finally:
+            self._beating = False
+
+    def now(self) -> float:
+        """How late the loop is at this moment, for other threads; 0 while nothing beats."""
+        return max(self._clock.monotonic() - self._due, 0.0) if self._beating else 0.0
 
     def seconds(self) -> float:
         """The longest the loop was late within the last half minute, the present included."""

@@ -421,6 +421,10 @@ class Manager:
 
     # -- health -------------------------------------------------------------------------------------------------------
 
+    def late(self) -> float:
+        """How many seconds the event loop is late at this moment; may be asked from any thread."""
+        return self._lag.now()
+
     def alive(self) -> dict[str, str | None]:
         """Checks that a restart would help with."""
         return {

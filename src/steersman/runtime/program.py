@@ -4,8 +4,8 @@
     sm.run(webapp, listen="0.0.0.0:8080", lease="ops/webapp")
     sm.run(database, webhooks=lambda client: sm.WebhookServer([no_latest], sm.ManagedCertificates(client, …)))
 
-The first SIGTERM or SIGINT ends gracefully, the second at once. An error ends the process with one line and code 1.
-`steersman run FILE` does the same, with options and a configuration file.
+The first SIGTERM or SIGINT ends gracefully, the second at once, with 128 + signal where work had to be left. An error
+ends the process with one line and code 1. `steersman run FILE` does the same, with options and a configuration file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from steersman.logger import Logger
 from steersman.runtime.elector import KubeLease, LeaderElector
 from steersman.runtime.manager import Manager
 from steersman.runtime.sharding import KubeShards
+from steersman.runtime.watchdog import watched
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -116,13 +117,14 @@ async def serve(
 
 @contextlib.contextmanager
 def stopped_by_signals(manager: Manager) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the manager: gracefully the first time, at once the second."""
+    """SIGTERM and SIGINT stop the manager: gracefully the first time, at once the second, whatever blocks the loop."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:
         loop.add_signal_handler(number, _stop, manager, number)
     try:
-        yield
+        with watched(manager.late, signals):
+            yield
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
