@@ -20,6 +20,11 @@ async def test_a_webapp_becomes_a_deployment_and_drift_is_put_right(installed, c
         live = await eventually(lambda: ready(client, sm.Deployment, "shop", namespace))
         assert live.spec.replicas == 2
         assert live.metadata.owner_references[0].kind == "WebApp"
+
+        async def looked_at():
+            return (await client.get(installed.WebApp.KIND, "shop", namespace=namespace)).get("status")
+
+        assert await eventually(looked_at) == {"ready": False}  # said, and not just left out
         await client.patch(sm.Deployment, "shop", {"spec": {"replicas": 9}}, namespace=namespace)
 
         async def repaired():
