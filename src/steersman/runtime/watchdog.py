@@ -31,7 +31,7 @@ __all__ = ["watched"]
 
 LOOK_SECONDS: Final = 1.0
 LATE_SECONDS: Final = 3.0  # a loop that is later than this stands somewhere
-HURRY_SECONDS: Final = 0.5  # for an end in order, once somebody is in a hurry
+HURRY_SECONDS: Final = 2.0  # for an end in order, once somebody is in a hurry: a lease is given back by a request
 WORDS_SECONDS: Final = 0.2  # for the last line of the log, which nobody may be reading
 FRAMES: Final = 8
 NUDGE: Final = signal.SIGURG  # ends a wait in the kernel, means nothing, and is used by nobody
