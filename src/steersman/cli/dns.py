@@ -111,7 +111,7 @@ def plan(
 ) -> None:
     """Say which RRsets publishing would change on which server. Nothing is written anywhere.
 
-    Exit code 0: nothing would change; 3: something would; 1: something is invalid or does not answer.
+    Exit code 0: nothing would change; 3: something would; 1: something is invalid, unknown or does not answer.
 
     \b
     Examples:
@@ -168,7 +168,7 @@ def check(
 
     Also delegations by parents that are zones here too, and signatures that are about to end.
 
-    Exit code 0: all is well; 3: something was found.
+    Exit code 0: all is well; 3: something was found; 1: no zone is called so.
 
     \b
     Examples:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
+from steersman.errors import ConfigError
 from steersman.operators.dns.survey import Survey, lagging, lay_over
 
 WITHOUT_KEY = """
@@ -53,3 +55,15 @@ def test_a_serial_that_went_round_is_newer_than_one_that_did_not():
     assert [server for server, _ in lagging({"a": 2**32 - 2, "b": 3, "c": 3})] == ["a"]
     assert [server for server, _ in lagging({"a": 7, "b": 3})] == ["b"]
     assert lagging({"a": 2**32 - 2}) == lagging({}) == []
+
+
+async def test_a_zone_that_nobody_knows_is_an_error_and_not_one_that_is_well():
+    objects = {}
+    lay_over(objects, yaml.safe_load_all(WITHOUT_KEY), "dns")
+    survey = Survey(objects)
+    try:
+        assert [zone.name for zone in survey.zones(["Example.ORG."])] == ["example-org"]
+        with pytest.raises(ConfigError, match=r'no DNSZone is called "exmple.org" \(did you mean "example.org"'):
+            survey.zones(["exmple.org", "example.org"])
+    finally:
+        survey.close()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.clock import SYSTEM_CLOCK
-from steersman.errors import DriverError, PlanError
+from steersman.errors import ConfigError, DriverError, PlanError
+from steersman.kube.document import did_you_mean
 from steersman.kube.resources import ObjectRef
 from steersman.kube.types.core import Secret
 from steersman.kube.types.pods import Pod
@@ -140,10 +141,14 @@ class Survey:
         self.desk.fleet.close()
 
     def zones(self, names: Iterable[str] = ()) -> list[DNSZone]:
-        """All zones, or those of these names."""
+        """All zones, or those of these names; ConfigError when one of them is none."""
         wanted = {name.lower().removesuffix(".") for name in names}
         rows = self._cache[DNSZone].list(namespace=self._namespace)
-        return [zone for zone in rows if not wanted or zone.spec.zone_name.lower() in wanted]
+        known = {zone.spec.zone_name.lower().removesuffix(".") for zone in rows}
+        for name in sorted(wanted - known):
+            where = f" in namespace {self._namespace}" if self._namespace else ""
+            raise ConfigError(f'no DNSZone is called "{name}"{where}{did_you_mean(name, known)}')
+        return [zone for zone in rows if not wanted or zone.spec.zone_name.lower().removesuffix(".") in wanted]
 
     def book(self, zone: DNSZone) -> tuple[ZoneBook, list[Server]]:
         """A zone as it should be, and its servers; PlanError when there is no saying."""
