@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.operators.dns.foreign import is_bare, shut_out, unspoken
+from steersman.operators.dns.foreign import is_bare, keeps_ttl, shut_out, unspoken
 from steersman.operators.dns.names import name_of
 from steersman.operators.dns.ownership import is_adopted
 from steersman.operators.dns.rrsets import AAAA, CNAME, NS, TXT, A, RRset
@@ -38,6 +38,19 @@ def test_what_a_server_has_and_no_resource_says_or_said_is_of_others(have, wante
     key = (WWW, TXT)
     found = unspoken({key: have}, {} if wanted is None else {key: wanted}, {key: frozenset(spoken)})
     assert found == ({key: frozenset(left)} if left else {})
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "kept"),
+    [
+        (rrset("a", ttl=300), rrset("a"), True),
+        (rrset("a", ttl=300), rrset("a", "b"), True),  # which is added with the TTL that is there
+        (rrset("a"), rrset("a", "b"), False),
+        (rrset("a", ttl=300), rrset("b"), False),
+    ],
+)
+def test_an_rrset_that_agrees_with_what_is_wanted_keeps_its_ttl(have, want, kept):
+    assert keeps_ttl(have, want) == kept
 
 
 def test_what_named_makes_itself_is_nobody_s():

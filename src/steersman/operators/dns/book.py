@@ -54,6 +54,7 @@ class Copy(msgspec.Struct):
     made: bool = False  # because we gave it to the server
     spoken: dict[Key, frozenset[bytes]] = {}  # while it is not ours: what resources said and no longer do
     owned: frozenset[Key] = frozenset()  # while it is not ours: where it had what resources said, and nothing else
+    exact: set[Key] = set()  # while it is not ours: where it had what resources said, TTL and all
     foreign: dict[Key, frozenset[bytes]] = {}  # while it is not ours: what no resource says
     left: frozenset[Key] = frozenset()  # data of names that the zone leaves to others
     shut: frozenset[Key] = frozenset()  # what is wanted and has no place beside data of others
@@ -394,6 +395,8 @@ def _lay_over(copy: Copy, before: Mapping[Key, RRset | None], after: Mapping[Key
         have = copy.lag.get(key, old)
         if not copy.ours and old is not None and have is not None:
             copy.spoken[key] = copy.spoken.get(key, frozenset()) | (old.values & have.values)
+            if have == old:
+                copy.exact.add(key)
         if after.get(key) == have:
             copy.lag.pop(key, None)
         else:

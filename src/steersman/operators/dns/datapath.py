@@ -41,6 +41,11 @@ class DataPath:
         """The start of authority that is being served; None when the zone is not."""
         return await self._guarded(lambda: self._dns.soa(zone))
 
+    async def soa_ttl(self, zone: bytes) -> int | None:
+        """The TTL of the start of authority that is being served."""
+        answer = await self._guarded(lambda: self._dns.ask(zone, SOA))
+        return next((row.ttl for row in answer.rows if row.kind == SOA and row.name == zone), None)
+
     async def values(self, zone: bytes, kind: int) -> list[bytes]:
         """The values of a type at the zone's own name."""
         answer = await self._guarded(lambda: self._dns.ask(zone, kind))

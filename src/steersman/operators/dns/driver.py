@@ -77,6 +77,9 @@ class Driver(Protocol):
     async def soa(self, zone: bytes) -> bytes | None:
         """The start of authority that is being served; None when the zone is not."""
 
+    async def soa_ttl(self, zone: bytes) -> int | None:
+        """The TTL of the start of authority that is being served."""
+
     async def values(self, zone: bytes, kind: int) -> list[bytes]:
         """The values of a type at the zone's own name."""
 

@@ -2,8 +2,8 @@
 
 A copy is ours when we made it, or were told so, or found nothing in it that no resource speaks for. Until then nothing
 is taken out of it: what is missing is added, and a name and type that has other values than wanted stays as it is, like
-the start of authority. Name servers and their addresses alone are no data of others: a zone always has some, and
-resources say which. Names that a zone leaves to others are theirs for good.
+the start of authority. What agrees but for its TTL keeps that too. Name servers and their addresses alone are no data
+of others: a zone always has some, and resources say which. Names that a zone leaves to others are theirs for good.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from steersman.operators.dns.rrsets import CNAME, GENERATED, NS, Key, RRset
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["is_bare", "names_in", "shut_out", "unspoken"]
+__all__ = ["is_bare", "keeps_ttl", "kept_in", "names_in", "shut_out", "unspoken"]
 
 Values = dict[Key, frozenset[bytes]]
 
@@ -44,6 +44,11 @@ def is_bare(found: Iterable[Key], servers: RRset | None, zone: bytes) -> bool:
     return all((not owner and kind == NS) or (kind in ADDRESSES and owner in owners) for owner, kind in found)
 
 
+def keeps_ttl(have: RRset, want: RRset) -> bool:
+    """Whether an RRset that was there before is still there with what is wanted, so that its TTL is not ours to say."""
+    return have.ttl != want.ttl and not have.values.isdisjoint(want.values)
+
+
 def shut_out(lag: Iterable[Key], wanted: Mapping[Key, RRset], theirs: Iterable[Key]) -> frozenset[Key]:
     """What is wanted and has no place beside the data of others.
 
@@ -58,6 +63,25 @@ def shut_out(lag: Iterable[Key], wanted: Mapping[Key, RRset], theirs: Iterable[K
         if there and key in wanted and (key[1] in there or CNAME in there or key[1] == CNAME):
             found.add(key)
     return frozenset(found)
+
+
+def kept_in(
+    lag: Mapping[Key, RRset | None],
+    wanted: Mapping[Key, RRset],
+    zone: bytes,
+    *,
+    owned: Iterable[Key] = (),
+    spoken: Mapping[Key, frozenset[bytes]],
+) -> frozenset[Key] | None:
+    """Of what differs, what stays as it is in a copy that nobody has said is ours; None when it is ours by itself."""
+    mine = frozenset(owned)
+    found = unspoken({key: have for key, have in lag.items() if key not in mine}, wanted, spoken)
+    if is_bare(found, lag.get((b"", NS)) or wanted.get((b"", NS)), zone):
+        return None
+    agreed = {
+        key for key, have in lag.items() if have is not None and key in wanted and have.values == wanted[key].values
+    }
+    return shut_out(lag, wanted, found) | found.keys() | agreed
 
 
 def names_in(keys: Iterable[Key], zone: bytes) -> list[str]:

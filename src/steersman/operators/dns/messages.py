@@ -55,6 +55,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     have: RRset | None
     want: RRset | None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it changes nothing."""
+        return self.have == self.want
+
 
 class Row(msgspec.Struct, frozen=True, gc=False):
     """One record of an answer; names are whole, and lower case."""

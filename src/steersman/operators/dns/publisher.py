@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from steersman.errors import DriverError
 from steersman.operators.dns.driver import BadZone, Refused, Stale
+from steersman.operators.dns.foreign import keeps_ttl
 from steersman.operators.dns.looking import Job, Looking, Report
 from steersman.operators.dns.messages import Change, pieces
 from steersman.operators.dns.refusals import search, servers_only
@@ -98,6 +99,7 @@ class _Work(Looking):
     ) -> None:
         super().__init__(book, job, driver_of, report, configs, probe)
         self.target = 0
+        self._ttls: dict[str, int | None] = {}  # server -> the TTL of its start of authority, where that is not ours
         self._cut: dict[int, tuple[dict[Key, RRset | None], list[list[Change]]]] = {}  # what is asked for twice
 
     # -- decide --------------------------------------------------------------------------------------------------------
@@ -149,13 +151,15 @@ class _Work(Looking):
         )
 
     def _lag(self, copy: Copy) -> dict[Key, RRset | None]:
-        if not (copy.drift or copy.foreign or copy.refused or copy.shut):
+        if copy.ours and not (copy.drift or copy.foreign or copy.refused or copy.shut):
             return dict(copy.lag)
         return {key: have for key, have in copy.lag.items() if self._is_due(copy, key)}
 
     def _is_due(self, copy: Copy, key: Key) -> bool:
         """Whether a difference is to be written: it is not left to others, and the server would have it."""
         if key in copy.foreign or (key in copy.drift and not self._collides(key)):
+            return False
+        if not copy.ours and self._change(copy, key).is_idle:
             return False
         return not ((copy.refused or copy.shut) and self.book.is_refused(copy, key))
 
@@ -171,10 +175,16 @@ class _Work(Looking):
         known = self._cut.get(id(copy))
         if known is not None and known[0] == lag:
             return known[1]
-        wanted = self.book.draft.rrsets
-        chunks = pieces([Change(key, have, wanted.get(key)) for key, have in lag.items()]) or [[]]
+        chunks = pieces([self._change(copy, key) for key in lag]) or [[]]
         self._cut[id(copy)] = (lag, chunks)
         return chunks
+
+    def _change(self, copy: Copy, key: Key) -> Change:
+        """What is to be done about a difference; an RRset of others that gets further values keeps its TTL."""
+        have, want = copy.lag[key], self.book.draft.rrsets.get(key)
+        if not copy.ours and want is not None and have is not None and keeps_ttl(have, want) and key not in copy.exact:
+            want = replace(want, ttl=have.ttl)
+        return Change(key, have, want)
 
     # -- write ---------------------------------------------------------------------------------------------------------
 
@@ -220,10 +230,11 @@ class _Work(Looking):
                 await self._try_again(driver, copy, soa)
             return True
         chunks = self._chunks(copy)
+        ttl = await self._soa_ttl(driver, copy)
         for number, changes in enumerate(chunks):
             value = replace(soa, serial=_back(soa.serial, len(chunks) - 1 - number)).value()
             try:
-                await driver.write(zone, copy.soa, value, job.ttl, changes)
+                await driver.write(zone, copy.soa, value, ttl, changes)
             except Refused:
                 await self._sort_out(driver, copy, soa, changes)
                 if self._due(copy) and not is_ahead(self.target, copy.serial):
@@ -238,6 +249,15 @@ class _Work(Looking):
             copy.soa = await driver.soa(zone) or copy.soa
             book.serial = latest(book.serial, copy.serial)
         return True
+
+    async def _soa_ttl(self, driver: Driver, copy: Copy) -> int:
+        """The TTL of the start of authority: what it has, until the copy is ours."""
+        if copy.ours:
+            return self.job.ttl
+        if driver.server.id not in self._ttls:
+            self._ttls[driver.server.id] = await driver.soa_ttl(self.book.draft.zone)
+        found = self._ttls[driver.server.id]
+        return self.job.ttl if found is None else found
 
     async def _create(self, server: Server, copy: Copy, soa: Soa) -> None:
         """Give a primary the zone, all of it, or as much as it loads."""
@@ -282,6 +302,8 @@ class _Work(Looking):
         for change in changes:
             copy.lag.pop(change.key, None)
             copy.refused.pop(change.key, None)
+            if change.want != self.book.draft.rrsets.get(change.key):
+                copy.lag[change.key] = change.want
 
     async def _attempt(self, driver: Driver, copy: Copy, soa: Soa, changes: Sequence[Change]) -> bool:
         """Make some changes, at the next serial; says whether the server would have them."""
@@ -289,8 +311,9 @@ class _Work(Looking):
         if self.job.policy is not None:
             copy.soa = await driver.soa(zone) or copy.soa
         value = replace(soa, serial=following(copy.serial)).value()
+        ttl = await self._soa_ttl(driver, copy)
         try:
-            await driver.write(zone, copy.soa, value, self.job.ttl, changes)
+            await driver.write(zone, copy.soa, value, ttl, changes)
         except Refused:
             return False
         self._took(copy, value, changes)
@@ -305,7 +328,7 @@ class _Work(Looking):
                 server=driver.server.title,
             )
         found = await search(changes, lambda part: self._attempt(driver, copy, soa, part))
-        copy.refused |= {change.key: change.want for change in found.refused}
+        copy.refused |= {change.key: self.book.draft.rrsets.get(change.key) for change in found.refused}
         if found.untried:
             raise DriverError(
                 f"it refuses more than {len(found.refused)} RRsets, and {len(found.untried)} were not tried yet",
@@ -315,13 +338,13 @@ class _Work(Looking):
     async def _try_again(self, driver: Driver, copy: Copy, soa: Soa) -> None:
         """What was refused before may be fine beside what has been published since."""
         book = self.book
-        wanted = [
-            Change(key, copy.lag[key], want)
+        copy.refused = {
+            key: want
             for key, want in copy.refused.items()
             if key in copy.lag and key not in copy.shut and book.is_refused(copy, key)
-        ]
-        copy.refused = {change.key: change.want for change in wanted}
-        if wanted:
+        }
+        if copy.refused:
+            wanted = [self._change(copy, key) for key in copy.refused]
             await self._attempt(driver, copy, soa, pieces(wanted[:AT_ONCE])[0])
 
     # -- follow --------------------------------------------------------------------------------------------------------
