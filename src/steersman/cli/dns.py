@@ -111,6 +111,8 @@ def plan(
 ) -> None:
     """Say which RRsets publishing would change on which server. Nothing is written anywhere.
 
+    Rows with "keep" stay as they are: the zone holds data of others, and nobody has said what becomes of it.
+
     Exit code 0: nothing would change; 3: something would; 1: something is invalid, unknown or does not answer.
 
     \b
@@ -148,7 +150,7 @@ def plan(
     show(rows, output, draw)
     wrong = bool(problems) or (found is not None and found.problems)
     wrong = wrong or any(row.action in {"invalid", "unreachable"} for row in rows)
-    ctx.exit(1 if wrong else 3 if rows else 0)
+    ctx.exit(1 if wrong else 3 if any(row.action != "keep" for row in rows) else 0)
 
 
 @command.command("check")

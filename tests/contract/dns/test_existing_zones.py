@@ -9,9 +9,10 @@ import pytest
 
 from steersman.kube.types import Event
 from steersman.operators.dns.recordkinds import ARecord
+from steersman.operators.dns.survey import Survey, objects_of
 from steersman.operators.dns.zonekinds import DNSZone
 from steersman.testing import eventually
-from steersman.testing.zones import Site, rogue, values
+from steersman.testing.zones import Site, ask, rogue, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 START = """$TTL 300
@@ -183,6 +184,47 @@ async def test_data_that_no_resource_speaks_for_is_kept_and_named_until_somebody
         async with site.running():  # it is ours now, and stays so
             await eventually(lambda: site.answers("rogue.example.org", "A", ()), timeout=120)
             assert await site.is_ready("DNSZone", "example.org")
+
+
+AGREED = [("example.org", "SOA"), ("example.org", "NS"), ("ns1.example.org", "A"), ("web.example.org", "A")]
+
+
+async def ttl_of(server, name, kind):
+    return (await ask(server, name, kind)).answer[0].ttl
+
+
+async def has_ttl(server, name, kind, ttl):
+    return await ttl_of(server, name, kind) == ttl
+
+
+async def planned(site):
+    objects = await objects_of(site.client)
+    survey = Survey({kind: [row for row in rows if row.namespace == site.namespace] for kind, rows in objects.items()})
+    try:
+        return [row for zone in survey.zones() for row in await survey.differences(zone)]
+    finally:
+        survey.close()
+
+
+async def test_until_a_zone_of_others_is_ours_what_agrees_with_it_keeps_its_ttl(existing):
+    async with existing(FOREIGN) as site:
+        (server,) = site.servers
+        served = {place: await ttl_of(server, *place) for place in AGREED}
+        await site.zone("example.org", ttl=7200)
+        await site.record("A", "web", ipv4Addresses=["192.0.2.80"])
+        await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+        async with site.running(drift_period=timedelta(seconds=1)):
+            await eventually(lambda: site.is_ready("DNSZone", "example.org", "ForeignData"), timeout=120)
+            await eventually(lambda: site.is_ready("A", "web"), timeout=120)
+            await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
+            assert await ttl_of(server, "www.example.org", "A") == 7200
+            assert {place: await ttl_of(server, *place) for place in AGREED} == served
+            assert {row.action for row in await planned(site)} == {"keep"}  # and the plan says so
+            await site.record("A", "www", ipv4Addresses=["192.0.2.1"], ttl=60)  # what we brought is ours to change
+            await eventually(lambda: has_ttl(server, "www.example.org", "A", 60), timeout=120)
+            await site.zone("example.org", ttl=7200, annotations={"steersman.dev/dns-adopt": "true"})
+            await eventually(lambda: has_ttl(server, "web.example.org", "A", 7200), timeout=120)
+            await eventually(lambda: has_ttl(server, "example.org", "SOA", 7200), timeout=120)
 
 
 OTHERS = START.replace("ns1.example.org.", "old.example.org.").replace("ns1 IN A", "old IN A")

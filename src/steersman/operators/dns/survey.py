@@ -21,17 +21,32 @@ from steersman.operators.dns.book import ZoneBook
 from steersman.operators.dns.checks import RRSIG, delegation_problems, parent_of, signature_problems
 from steersman.operators.dns.claims import check_holder
 from steersman.operators.dns.desk import Desk
+from steersman.operators.dns.foreign import kept_in
 from steersman.operators.dns.names import name_of, owner_in, short_text
+from steersman.operators.dns.ownership import adopted_servers, leaving_parts, owned_places, values_of
 from steersman.operators.dns.pointers import Directory, is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.rrsets import GENERATED, RRset, Soa, type_name, value_text
-from steersman.operators.dns.selection import check_selectors, label_values, selector_values
+from steersman.operators.dns.selection import (
+    check_selectors,
+    label_values,
+    leaving_values,
+    published_values,
+    selector_values,
+)
 from steersman.operators.dns.serials import latest
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
-from steersman.operators.dns.types import GROUP, Options
-from steersman.operators.dns.zoneconfig import changes, primary_config, secondary_config
+from steersman.operators.dns.types import ADOPT, GROUP, Options
+from steersman.operators.dns.zoneconfig import changes, is_made_here, primary_config, secondary_config
 from steersman.operators.dns.zonekinds import DNSZone
-from steersman.operators.dns.zoneplan import ignored_names, is_ignored, own_contributions, soa_of, zone_name
+from steersman.operators.dns.zoneplan import (
+    ignored_names,
+    is_ignored,
+    is_told_ours,
+    own_contributions,
+    soa_of,
+    zone_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +68,7 @@ class Difference(msgspec.Struct, frozen=True):
     server: str
     name: str
     type: str
-    action: str  # add, change, remove, create (the zone), configure (it), held, unreachable, invalid
+    action: str  # add, change, remove, create (the zone), configure (it), keep, held, unreachable, invalid
     have: tuple[str, ...] = ()
     want: tuple[str, ...] = ()
     why: str = ""
@@ -63,7 +78,7 @@ class Finding(msgspec.Struct, frozen=True):
     """One thing that is not as it should be."""
 
     zone: str
-    check: str  # serial, drift, held, server, signatures, delegation
+    check: str  # serial, drift, foreign, held, server, signatures, delegation
     server: str
     message: str
 
@@ -84,6 +99,8 @@ _INDEXES: Any = {
     "dns-labels": label_values,
     "dns-records-from": selector_values,
     "dns-zone-name": lambda zone: [zone.spec.zone_name.lower()],
+    "dns-leaving": leaving_values,
+    "dns-published": published_values,
     "dns-instance": lambda pod: [f"{pod.namespace}/{pod.labels.get('app.kubernetes.io/instance', '')}"],
 }
 
@@ -208,6 +225,7 @@ class Survey:
         primaries = [one for one in servers if one.role == "primary"]
         if not primaries:
             return [*rows, Difference(title, "", "", "", "invalid", why="no primary serves it")]
+        theirs: set[str] = set()  # servers whose copy is not ours
         for server in primaries:
             try:
                 driver = self.desk.fleet.driver(server)
@@ -223,15 +241,40 @@ class Survey:
                 continue
             lag = book.learn(book.copy(server.id), soa, rrsets)
             ignored = ignored_names(zone)
-            rows += _start_of(zone, server, soa)
-            rows += [
-                _difference(title, server, key, have, book)
+            seen = {
+                key: have
                 for key, have in sorted(lag.items(), key=lambda item: item[0])
                 if key in book.draft.rrsets or not is_ignored(key, book.draft.zone, ignored)
-            ]
-        return [*rows, *await self._configurations(zone, book, servers)]
+            }
+            kept = await self._kept(zone, book, server, seen)
+            if kept is not None:
+                theirs.add(server.id)
+            start = _start_of(zone, server, soa)
+            rows += start if kept is None else [_as_kept(row) for row in start]
+            for key, have in seen.items():
+                row = _difference(title, server, key, have, book)
+                rows.append(_as_kept(row) if kept is not None and key in kept else row)
+        configured = await self._configurations(zone, book, servers)
+        return [*rows, *(_as_kept(row) if place in theirs else row for place, row in configured)]
 
-    async def _configurations(self, zone: DNSZone, book: ZoneBook, servers: Sequence[Server]) -> list[Difference]:
+    async def _kept(
+        self, zone: DNSZone, book: ZoneBook, server: Server, lag: Mapping[Key, RRset | None]
+    ) -> frozenset[Key] | None:
+        """What of a copy stays as it is until somebody says whose it is; None when it is ours."""
+        if server.managed or is_told_ours(zone) or server.id in adopted_servers(zone, [server]):
+            return None
+        name = book.draft.zone
+        if not server.records_only:
+            with suppress(DriverError):
+                if is_made_here(await self.desk.fleet.driver(server).configuration(name) or (), server, name):
+                    return None
+        owned = owned_places(zone, name, self._cache).get(str(server.instance), frozenset())
+        spoken = values_of(leaving_parts(zone, name, self._cache))
+        return kept_in(lag, book.draft.rrsets, name, owned=owned, spoken=spoken)
+
+    async def _configurations(
+        self, zone: DNSZone, book: ZoneBook, servers: Sequence[Server]
+    ) -> list[tuple[str, Difference]]:
         """What servers would be told otherwise about a zone. Who signs a zone is seen only when it is published."""
         rows = []
         policy, name, title = zone.spec.dnssec_policy, book.draft.zone, zone.spec.zone_name
@@ -249,7 +292,7 @@ class Survey:
                     else secondary_config(server, name, primaries)
                 )
                 rows += [
-                    Difference(title, server.title, title, statement, "configure", (have,), (want,))
+                    (server.id, Difference(title, server.title, title, statement, "configure", (have,), (want,)))
                     for statement, (have, want) in changes(found or wanted, wanted).items()
                 ]
         return rows
@@ -259,9 +302,13 @@ class Survey:
         title = zone.spec.zone_name
         found = []
         for row in await self.differences(zone):
-            check = {"held": "held", "unreachable": "server", "invalid": "zone", "create": "server"}.get(
-                row.action, "drift"
-            )
+            check = {
+                "held": "held",
+                "unreachable": "server",
+                "invalid": "zone",
+                "create": "server",
+                "keep": "foreign",
+            }.get(row.action, "drift")
             text = row.why or f"{row.action} {row.type} {', '.join(row.have or row.want)}"
             found.append(Finding(title, check, row.server, f"{row.name}: {text}" if row.name else text))
         try:
@@ -385,6 +432,15 @@ def _difference(title: str, server: Server, key: Key, have: RRset | None, book: 
     )
 
 
+def _as_kept(row: Difference) -> Difference:
+    """A difference that stays, for data of others is in the zone and nobody has said what becomes of it."""
+    if row.action == "add" and row.have == ():
+        text = "ForeignData: it has no place beside what others have there"
+    else:
+        text = f"ForeignData; with {ADOPT}: {row.action}"
+    return msgspec.structs.replace(row, action="keep", why=text)
+
+
 def _start_of(zone: DNSZone, server: Server, served: bytes) -> list[Difference]:
     """The start of authority, where it would be another but for its serial."""
     want, title = soa_of(zone, Soa.read(served).serial).value(), zone.spec.zone_name
@@ -428,6 +484,8 @@ def lay_over(objects: dict[Any, list[Any]], manifests: Iterable[dict[str, Any]],
             made.metadata.uid = known.metadata.uid
             made.metadata.creation_timestamp = known.metadata.creation_timestamp
             made.metadata.generation = known.metadata.generation + 1
+            if hasattr(known, "status"):  # whose a copy is stands there
+                setattr(made, "status", known.status)  # noqa: B010  not every kind has one
         rows.append(made)
     return problems
 

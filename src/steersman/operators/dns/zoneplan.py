@@ -12,7 +12,7 @@ from steersman.operators.dns.catalogs import catalog_parts
 from steersman.operators.dns.compiler import ZONE
 from steersman.operators.dns.names import name_of, owner_in, short_text
 from steersman.operators.dns.rrsets import AAAA, NS, A, Contribution, Soa
-from steersman.operators.dns.types import DRIFT_IGNORE
+from steersman.operators.dns.types import ADOPT, DRIFT_IGNORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ADDRESS: Final = re.compile(r"[0-9.]+")
 _HOST: Final = re.compile(r"([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)+")
 
-__all__ = ["ignored_names", "is_ignored", "mailbox_of", "own_contributions", "soa_of", "zone_name"]
+__all__ = ["ignored_names", "is_ignored", "is_told_ours", "mailbox_of", "own_contributions", "soa_of", "zone_name"]
 
 
 def zone_name(zone: DNSZone) -> bytes:
@@ -46,6 +46,11 @@ def _host(text: str, field: str) -> str:
 def ignored_names(zone: DNSZone) -> tuple[str, ...]:
     """The names that belong to others, as patterns."""
     return tuple(part.strip() for part in zone.annotations.get(DRIFT_IGNORE, "").split(",") if part.strip())
+
+
+def is_told_ours(zone: DNSZone) -> bool:
+    """Whether somebody said that all its servers have of it is ours."""
+    return zone.annotations.get(ADOPT, "").strip().lower() == "true"
 
 
 def is_ignored(key: Key, zone: bytes, patterns: Iterable[str]) -> bool:
