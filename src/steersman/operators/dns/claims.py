@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import PlanError
+from steersman.kube.resources import ObjectRef
+from steersman.operators.dns.serverkinds import Bind9Cluster, ClusterBind9Provider
 from steersman.operators.dns.types import SERVED_BY
 from steersman.operators.dns.zonekinds import DNSZone
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from steersman.operators.dns.desk import Desk
     from steersman.operators.dns.selection import Choice
 
-__all__ = ["check_choice", "check_holder", "holder_of"]
+__all__ = ["check_choice", "check_holder", "holder_of", "lost_cluster"]
 
 
 def check_choice(desk: Desk, zone: DNSZone, choice: Choice, cache: Any) -> None:
@@ -35,6 +37,16 @@ def check_choice(desk: Desk, zone: DNSZone, choice: Choice, cache: Any) -> None:
             reason="NoInstances",
         )
     check_holder(desk, zone, choice, cache)
+
+
+def lost_cluster(name: str, namespace: str, cache: Any) -> str:
+    """What to say of a `clusterRef` that names nothing; empty when there is nothing to say."""
+    known = (
+        not name
+        or cache[Bind9Cluster].get(ObjectRef(name, namespace))
+        or cache[ClusterBind9Provider].get(ObjectRef(name))
+    )
+    return "" if known else f"spec.clusterRef: there is no Bind9Cluster or ClusterBind9Provider {name}"
 
 
 def check_holder(desk: Desk, zone: DNSZone, choice: Choice, cache: Any) -> None:

@@ -94,6 +94,7 @@ def parts_of(
     # whoever may write where Steersman runs is trusted with everything anyway
     options = replace(options, server_namespaces=options.server_namespaces | {home})
     desk = Desk(options, clock=clock, metrics=DnsMetrics(registry))
+    desk.fleet.listen(desk.outages.heard)
     table = _Table(desk)
     return Parts(
         controllers=[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from steersman.errors import DriverError
 from steersman.operators.dns.dnsclient import DnsClient, DnsError
 from steersman.operators.dns.driver import Refused, Stale
+from steersman.operators.dns.rndc import ControlRefused
 from steersman.operators.dns.rrsets import SOA
 from steersman.operators.dns.servers import PAUSE, QUICK, Gate
 
@@ -30,6 +31,8 @@ UNKNOWN_KEY: Final = frozenset({"BADSIG", "BADKEY", "NOTAUTH"})
 
 class DataPath:
     """See `driver.Driver`; drivers add how zones come and go."""
+
+    heard: Callable[[Server, str, str], None] | None = None  # who is told of every try; see `outages`
 
     def __init__(self, server: Server, *, clock: Clock, timeout: float, pause: float = PAUSE) -> None:
         self.server = server
@@ -92,7 +95,7 @@ class DataPath:
         """Hang up."""
         self._dns.close()
 
-    async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _guarded(self, ask: Callable[[], Awaitable[T]], way: str = "DNS") -> T:
         """Ask, and learn from the answer whether the server is alive: a refusal is a sign of life."""
         await self._gate.enter()
         began = self._clock.monotonic()
@@ -101,6 +104,8 @@ class DataPath:
         except DriverError as error:
             alive = getattr(error, "rcode", "") or getattr(error, "text", "")
             if alive or error.retryable:  # else it is our own fault, and says nothing about the server
+                if self.heard is not None and not isinstance(error, ControlRefused):  # which may be for a key only
+                    self.heard(self.server, way, "" if alive else error.message)
                 if alive:
                     self._gate.breaker.succeeded()
                 else:
@@ -108,4 +113,6 @@ class DataPath:
             self._gate.why = error.message
             raise
         self._gate.breaker.succeeded()
+        if self.heard is not None:
+            self.heard(self.server, way, "")
         return answer

@@ -16,6 +16,7 @@ from steersman.kube.types.pods import Pod
 from steersman.operators.dns.book import Books
 from steersman.operators.dns.catalogs import catalogs_of
 from steersman.operators.dns.fleet import Fleet, catalog_of, keys_of, servers_of
+from steersman.operators.dns.outages import Outages
 from steersman.operators.dns.pointers import Directory, lets_in, named_in, zones_above
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.selection import choose_instances
@@ -62,6 +63,7 @@ class Desk:
         self.records = {kind: Channel() for kind in RECORD_KINDS}
         self.zones = Channel()
         self.instances = Channel()
+        self.outages = Outages(self.instances.send)
         self.left: dict[ObjectRef, set[str]] = {}  # zones that instances are to remember as left behind
         self._probes: dict[str, asyncio.Task[None]] = {}
         self._busy = 0

@@ -23,7 +23,7 @@ from steersman.operators.dns.tsig import key_from
 from steersman.operators.dns.types import CATALOG, KEY_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from steersman.clock import Clock
     from steersman.kube.types.core import Secret
@@ -295,6 +295,11 @@ class Fleet:
         self._drivers: dict[Server, Driver] = {}
         self._by_id: dict[str, Server] = {}
         self._closed = False
+        self._heard: Callable[[Server, str, str], None] | None = None
+
+    def listen(self, heard: Callable[[Server, str, str], None]) -> None:
+        """Have somebody told of every try: the server, the way to it, and why it failed or nothing."""
+        self._heard = heard
 
     def driver(self, server: Server) -> Driver:
         """The driver of a server as it is now."""
@@ -306,11 +311,13 @@ class Fleet:
             asyncio.get_running_loop().call_later(LAST_CALL, self._hang_up, older)
         self._by_id[server.id] = server
         if found is None:
-            found = self._drivers[server] = (
+            made = (
                 BindcarDriver(server, **self._how, token=self._own_token)
                 if server.api_port
                 else NativeDriver(server, **self._how)
             )
+            made.heard = self._heard
+            found = self._drivers[server] = made
         return found
 
     def _own_token(self) -> str:

@@ -21,6 +21,7 @@ from steersman.kube.types.apps import Deployment
 from steersman.kube.types.core import Secret, Service
 from steersman.kube.types.pods import Pod
 from steersman.operators.dns.bindcar.driver import SidecarError
+from steersman.operators.dns.claims import lost_cluster
 from steersman.operators.dns.denials import denial_of
 from steersman.operators.dns.fleet import SHARED_KEY, given_key, rndc_key_of
 from steersman.operators.dns.followers import Followers
@@ -79,7 +80,8 @@ class InstanceKeeper:
         """One pass over an instance."""
         cluster = ctx.cache[Bind9Cluster].get(ObjectRef(instance.spec.cluster_ref, instance.namespace))
         zones = self._zones(instance, ctx.cache)
-        self.desk.fleet.keep(instance.ref, self.desk.servers([instance], ctx.cache)[0])
+        servers = self.desk.servers([instance], ctx.cache)[0]
+        self.desk.fleet.keep(instance.ref, servers)
         wait = self.desk.options.drift_period.total_seconds()
         left = await self.retirer.sweep(ctx, instance)
         try:
@@ -88,6 +90,7 @@ class InstanceKeeper:
             else:
                 facts, rotation = await self._made(ctx, instance, cluster, zones)
                 wait = min(wait, rotation if rotation is not None else wait)
+            facts.message = facts.message or lost_cluster(instance.spec.cluster_ref, instance.namespace, ctx.cache)
         except PlanError as error:
             facts = _Facts(0, 0, error.reason, str(error))
         except KubeError as error:
@@ -95,6 +98,8 @@ class InstanceKeeper:
                 raise
             facts = _Facts(0, 0, *denied)
         await ctx.status(instance, replace(self._status(ctx, instance, cluster, zones, facts), left_behind=left))
+        for server, why in self.desk.outages.untold(instance.ref, servers):
+            ctx.event(instance, "ServerAway", f"{server} does not answer: {why}", warning=True)
         if facts.reason != "AllReady" or left:
             return requeue(after=max(1.0, min(wait, self.desk.options.not_ready.total_seconds())))
         return requeue(after=max(1.0, self.desk.later(wait)))
@@ -115,7 +120,7 @@ class InstanceKeeper:
                 else:
                     await driver.ready()
             except DriverError as error:
-                failures[server.title] = str(error)
+                failures[server.title] = str(error).removeprefix(f"{server.title}: ")
 
         await asyncio.gather(*(check(server) for server in servers))
         text = "; ".join(f"{server}: {why}" for server, why in sorted(failures.items()))

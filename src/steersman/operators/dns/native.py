@@ -182,7 +182,7 @@ class NativeDriver(DataPath):
             server = self.server
             channel = Rndc(server.address, server.rndc_port, key, clock=self._clock, timeout=self._timeout)
         try:
-            answer = await self._guarded(lambda: channel.command(text))
+            answer = await self._guarded(lambda: channel.command(text), "control")
         except ControlError as error:
             self._put_back(channel, key, usable=bool(error.text))
             raise

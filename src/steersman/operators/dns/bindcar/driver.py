@@ -262,7 +262,7 @@ class BindcarDriver(DataPath):
         self, method: str, path: str, body: wire.Body | None = None, *, shape: type[B], patience: int = 1
     ) -> B:
         data = None if body is None else msgspec.json.encode(body)
-        return await self._guarded(lambda: self._ask(method, path, data, shape, self._timeout * patience))
+        return await self._guarded(lambda: self._ask(method, path, data, shape, self._timeout * patience), "sidecar")
 
     async def _ask(self, method: str, path: str, data: bytes | None, shape: type[B], timeout: float) -> B:
         import aiohttp
