@@ -39,6 +39,8 @@ __all__ = ["RecordKeeper"]
 
 PASSING: Final = ("Conflict", "PTR", "TTLMismatch")  # conditions that are there only while there is something to say
 
+UNDECIDED: Final = frozenset({"NotSelected", "ReconcileFailed", "ZoneNotConfigured"})  # not for anything it says
+
 
 class RecordKeeper:
     """Reports on records."""
@@ -73,7 +75,7 @@ class RecordKeeper:
         before = _ready_of(record.status)
         if await ctx.status(record, status):
             after = _ready_of(status)
-            if before is not None and after is not None and before.status != after.status:
+            if _is_news(before, after):
                 ctx.event(record, after.reason, after.message or "published", warning=after.status != "True")
         return done
 
@@ -205,7 +207,7 @@ class RecordKeeper:
         serial = 0 if member is None else member.serial
         status = RecordStatus(
             conditions=conditions,
-            observed_generation=generation if published else known.observed_generation,
+            observed_generation=generation,
             zone=zone.spec.zone_name,
             zone_ref=ZoneRef(
                 api_version=f"{GROUP}/{VERSION}",
@@ -266,6 +268,14 @@ def _addresses(record: Any) -> str:
             [*(record.spec.ipv6_addresses or ()), *([record.spec.ipv6_address] if record.spec.ipv6_address else ())]
         )
     return ""
+
+
+def _is_news(before: Any, after: Any) -> bool:
+    """Whether somebody should hear of what became of a record: it is published or no longer, or it is refused."""
+    if after is None or (before is not None and before.status != after.status):
+        return after is not None
+    refused = after.status != "True" and after.reason not in UNDECIDED
+    return refused and (before is None or before.reason != after.reason)
 
 
 def _ready_of(status: RecordStatus | None) -> Any:
