@@ -26,8 +26,8 @@ def tables_of(cluster: Cluster, namespaces: Sequence[str] | None) -> list[Table]
     with where.informer(cluster.caches, Bind9Instance).snapshot() as instances:
         server_rows = [_instance(instance) for instance in instances]
     return [
-        Table("Zones", ("zone", "namespace", "serial", "records", "instances", "behind", "drift", "state"), zone_rows),
-        Table("Servers", ("instance", "namespace", "role", "ready", "zones", "state"), server_rows),
+        Table("Zones", ("zone", "namespace", "serial", "records", "instances", "behind", "drift", "reason"), zone_rows),
+        Table("Servers", ("instance", "namespace", "role", "ready", "zones", "reason"), server_rows),
     ]
 
 
