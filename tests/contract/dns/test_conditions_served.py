@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from steersman.kube.types import Event
 from steersman.testing import eventually
-from steersman.testing.zones import Site, serial, values
+from steersman.testing.zones import Site, rogue, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NEVER = timedelta(hours=10)
@@ -209,3 +210,51 @@ async def test_a_policy_that_a_server_does_not_know_is_named_with_its_field(site
         _, _, message = await site.ready("DNSZone", "example.org")
         for word in ("example.org", "nobodys", "spec.dnssecPolicy"):
             assert word in message
+
+
+async def told(site, name, reason):
+    """What was said about an object by Events of a reason."""
+    rows = (await site.client.list(Event, namespace=site.namespace)).items
+    return [row.message for row in rows if (row.involved_object.name, row.reason) == (name, reason)]
+
+
+async def test_drift_that_is_only_reported_is_said_until_it_is_gone_and_repaired_as_soon_as_it_may_be(site, ns1):
+    await site.zone("example.org", annotations={"steersman.dev/dns-drift": "report"})
+    async with site.running(drift_period=timedelta(seconds=1)):
+        await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+        assert await says(site, "DNSZone", "example.org", "Drift") is None
+        await rogue(ns1, "example.org", ("add", "rogue", 60, "A", "192.0.2.9"))
+        found = await eventually(lambda: says(site, "DNSZone", "example.org", "Drift"), timeout=120)
+        assert "rogue.example.org" in found[1]
+        assert not await told(site, "example.org", "DriftRepaired")
+        await site.zone("example.org")
+        await eventually(lambda: site.answers("rogue.example.org", "A", ()), timeout=120)
+        (text,) = await eventually(lambda: told(site, "example.org", "DriftRepaired"), timeout=30)
+        assert "rogue.example.org" in text
+
+        async def silent():
+            return await says(site, "DNSZone", "example.org", "Drift") is None
+
+        await eventually(silent, timeout=120)
+
+
+async def test_a_record_that_is_refused_from_its_start_says_so_by_an_event_and_what_it_has_seen(site):
+    await site.zone("example.org")
+    await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+    async with site.running():
+        await eventually(lambda: site.is_ready("A", "www"), timeout=120)
+        await site.record("CNAME", "bad", owner="www", target="x.example.net.")
+        await eventually(lambda: site.is_ready("CNAME", "bad", "CNAMEConflict"), timeout=120)
+        assert await eventually(lambda: told(site, "bad", "CNAMEConflict"), timeout=120)
+        bad = await site.get("CNAME", "bad")
+        assert bad.status.observed_generation == bad.metadata.generation
+        assert not await told(site, "www", "ReconcileSucceeded")
+
+
+async def test_what_a_zone_asks_for_and_comes_to_nothing_is_named(site):
+    await site.zone("example.org", annotations={"steersman.dev/dns-drift": "bogus"}, clusterRef="ghost")
+    async with site.running():
+        await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+        assert "ghost" in (await site.ready("DNSZone", "example.org"))[2]
+        assert '"bogus" is none of' in (await says(site, "DNSZone", "example.org", "Ignored"))[1]
+        assert len(await eventually(lambda: told(site, "example.org", "Ignored"), timeout=120)) == 1

@@ -144,6 +144,7 @@ class ZoneBook:
         self.early = 0  # looks in a row for which it was too early
         self.looked = float("-inf")  # when every copy was looked at last
         self.drifts = 0
+        self.mode = ""  # what was done about drift at the last look
         self.ignore: tuple[str, ...] = ()  # names that are left to others, as copies were read with
         self.settled: frozenset[str] = frozenset()  # servers we made that have the zone
         self._basis: object = None

@@ -78,6 +78,7 @@ class Report(msgspec.Struct):
     unsigned: list[str] = []  # primaries that have not signed it yet
     foreign: dict[str, list[str]] = {}  # server -> names of data that no resource speaks for and that is kept
     adopted: dict[str, list[str]] = {}  # server -> names of such data that goes
+    repaired: dict[str, list[str]] = {}  # server -> names whose drift was only reported until now
 
     @property
     def ok(self) -> bool:
@@ -166,9 +167,13 @@ class Looking:
 
     async def look(self, server: Server, copy: Copy) -> None:
         """Know what a primary has."""
-        config = self.configs[server.id]
+        config, drifted = self.configs[server.id], set(copy.drift)
         if not (copy.known and not self.job.look and copy.config == config):
             await self._look(server, copy)
+        if self.job.drift is Drift.REPAIR and drifted:  # which was left alone until now
+            copy.drift = {}
+            if self._is_trusted(server, copy) and (due := drifted & copy.lag.keys()):
+                self.report.repaired[server.title] = names_in(due, self.book.draft.zone)
         self.meet(server, copy)
         seen_to = copy.config is not None or copy.absent or server.records_only or server.id in self.trouble
         if copy.ours and not seen_to:

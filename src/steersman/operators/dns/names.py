@@ -13,7 +13,7 @@ from typing import Final
 
 from steersman.errors import FormatError
 
-__all__ = ["absolute", "ancestors", "name_of", "owner_in", "owner_of", "reverse_name", "short_text", "text_of"]
+__all__ = ["absolute", "ancestors", "name_of", "owner_in", "owner_of", "reverse_name", "short_text", "some", "text_of"]
 
 LONGEST: Final = 255
 _LENGTH: Final = [bytes([size]) for size in range(64)]
@@ -149,3 +149,8 @@ def reverse_name(address: bytes) -> bytes:
     if len(address) == 4:
         return name_of(".".join(map(str, reversed(address))) + ".in-addr.arpa")
     return name_of(".".join(reversed(address.hex())) + ".ip6.arpa")
+
+
+def some(names: list[str]) -> str:
+    """The first of many names, and how many there are more."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -56,7 +56,7 @@ async def publish(
 
     `probe` has somebody watch for signs of life of a server that keeps silent; without it every server is waited for.
     """
-    report = Report(drift={}, errors={}, behind=[], unsigned=[], foreign={}, adopted={})
+    report = Report(drift={}, errors={}, behind=[], unsigned=[], foreign={}, adopted={}, repaired={})
     if job.ignore != book.ignore:
         book.ignore = job.ignore
         for copy in book.copies.values():

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from steersman.errors import DriverError, PlanError
 from steersman.kube.times import parse_time
-from steersman.operators.dns.claims import check_choice, holder_of
+from steersman.operators.dns.claims import check_choice, holder_of, lost_cluster
 from steersman.operators.dns.compiler import ZONE
+from steersman.operators.dns.names import some
 from steersman.operators.dns.ownership import adopted_servers, leaving_parts, owned_places, values_of
 from steersman.operators.dns.pointers import is_reverse, lets_in
-from steersman.operators.dns.publisher import Job, publish
+from steersman.operators.dns.publisher import Job, Report, publish
 from steersman.operators.dns.removal import LISTED_IN
 from steersman.operators.dns.retiring import Retirer
 from steersman.operators.dns.selection import check_selectors, empty_selectors, records_wanted, source_of
@@ -28,17 +29,21 @@ from steersman.operators.dns.signing import DNSKEY, status_of_keys
 from steersman.operators.dns.types import ADOPT, DRIFT, DRIFT_IGNORE, Drift
 from steersman.operators.dns.words import LATER, only_words_left, puts_off
 from steersman.operators.dns.zonekinds import DnssecStatus, DNSZone
-from steersman.operators.dns.zoneplan import ignored_names, own_contributions, soa_of, zone_name
+from steersman.operators.dns.zoneplan import ignored_names, is_told_ours, own_contributions, soa_of, zone_name
 from steersman.operators.dns.zonestatus import Summary, status_of
 from steersman.runtime.cluster import Snapshots
+from steersman.runtime.conditions import find_condition
 from steersman.runtime.queue import LOW_PRIORITY
 from steersman.runtime.result import Result, done, requeue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from steersman.kube.resources import ObjectRef
     from steersman.operators.dns.book import ZoneBook
     from steersman.operators.dns.desk import Desk
     from steersman.operators.dns.rrsets import Key
+    from steersman.operators.dns.serverkinds import Bind9Instance
     from steersman.operators.dns.servers import Server
     from steersman.operators.dns.signers import SignedBy
     from steersman.runtime.context import Context
@@ -76,6 +81,7 @@ class ZoneKeeper:
             check_choice(desk, zone, choice, ctx.cache)
             servers, problems = desk.servers(choice.instances, ctx.cache)
             summary.instances, summary.methods = choice.instances, choice.methods
+            summary.hint = self._lost_reference(zone, choice.instances, ctx.cache)
             summary.problems = {name: (error.reason, str(error)) for name, error in problems.items()}
             known = zone.status is not None and bool(zone.status.serial)
             if known:  # a secondary that hears of a zone before its primaries have it tries again much later
@@ -107,6 +113,13 @@ class ZoneKeeper:
             for field in dict.fromkeys(empty_selectors(zone)):
                 text = f"{field}: an empty selector means every object of namespace {zone.namespace}"
                 ctx.event(zone, "EmptySelector", text, warning=True)
+
+    def _lost_reference(self, zone: DNSZone, instances: Iterable[Bind9Instance], cache: Any) -> str:
+        """What to say of a cluster that a zone names and that nobody knows, when others serve it."""
+        name = zone.spec.cluster_ref or ""
+        if not name or any(one.spec.cluster_ref == name for one in instances):
+            return ""
+        return lost_cluster(name, zone.namespace, cache)
 
     def _list(self, zone: DNSZone, summary: Summary, cache: Any) -> None:
         """See to it that a zone is in the catalogs of its secondaries, and in no other."""
@@ -151,14 +164,16 @@ class ZoneKeeper:
                 summary.reason, summary.message = "NoPrimary", "no primary has an address yet"
             return
         now = ctx.clock.monotonic()
-        look = now - book.looked >= 0.95 * options.drift_period.total_seconds()
+        drift = drift_of(zone, options.drift)
+        due = now - book.looked >= 0.95 * options.drift_period.total_seconds()
+        look = due or (book.began and drift != book.mode)  # what was left alone may be for us to repair now
         mine = adopted_servers(zone, servers)
         job = Job(
             soa=soa_of(zone, serial),
             ttl=book.draft.default_ttl,
             primaries=signed.primaries,
             secondaries=tuple(server for server in servers if server.role == "secondary"),
-            drift=drift_of(zone, options.drift),
+            drift=drift,
             ignore=ignored_names(zone),
             policy=signed.policy,
             key_directory=signed.directory,
@@ -170,18 +185,16 @@ class ZoneKeeper:
             ours=values_of(leaving),
             owned={} if book.began or len(mine) == len(servers) else owned_places(zone, name, ctx.cache),
             mine=mine,
-            adopt=zone.annotations.get(ADOPT, "").strip().lower() == "true",
+            adopt=is_told_ours(zone),
         )
         refused = book.refusals()
         report = await publish(book, job, desk.fleet.driver, desk.probe)
         if look:
-            book.looked = now if report.ok else book.looked  # what could not be seen is looked at again
+            book.looked, book.mode = (now, drift) if report.ok else (book.looked, book.mode)  # else it is done again
             summary.looked = True
         summary.report, summary.servers = report, servers
         await self._tell_signed(ctx, zone, name, signed, summary)
-        for server, names in report.drift.items():
-            book.drifts += 1
-            self._tell_drift(ctx, zone, server, names, job.drift)
+        self._tell_drift(ctx, zone, book, report, job.drift)
         self._tell_foreign(ctx, zone, summary)
         if report.ok or all(reason == "SecondaryFailed" for reason, _ in report.errors.values()):
             summary.news = book.published(report.serial)
@@ -272,10 +285,10 @@ class ZoneKeeper:
         """Say what servers have that no resource speaks for, and what is to be done about it."""
         assert summary.report is not None
         for server, names in summary.report.adopted.items():
-            ctx.event(zone, "Adopted", f"{server} no longer has {_some(names)}, which no resource speaks for")
+            ctx.event(zone, "Adopted", f"{server} no longer has {some(names)}, which no resource speaks for")
         if not summary.report.foreign:
             return
-        text = "; ".join(f"{server} has {_some(names)}" for server, names in sorted(summary.report.foreign.items()))
+        text = "; ".join(f"{server} has {some(names)}" for server, names in sorted(summary.report.foreign.items()))
         summary.reason = "ForeignData"
         summary.message = (
             f"{text}, which no resource speaks for; it is kept. Make records of it (steersman dns import), leave the "
@@ -287,13 +300,15 @@ class ZoneKeeper:
         if ready is None or ready.reason != summary.reason:
             ctx.event(zone, summary.reason, summary.message, warning=True)
 
-    def _tell_drift(self, ctx: Context, zone: DNSZone, server: str, names: list[str], mode: Drift) -> None:
-        shown = _some(names)
-        ctx.event(zone, "DriftFound", f"{server} did not have what it should have at {shown}", warning=True)
-        if mode is Drift.REPAIR:
-            ctx.event(zone, "DriftRepaired", f"{server} has what it should have at {shown}")
-        if self.desk.metrics is not None:
-            self.desk.metrics.drifted(len(names), repaired=mode is Drift.REPAIR)
+    def _tell_drift(self, ctx: Context, zone: DNSZone, book: ZoneBook, report: Report, mode: Drift) -> None:
+        book.drifts += len(report.drift)
+        for server, names in report.drift.items():
+            shown = some(names)
+            ctx.event(zone, "DriftFound", f"{server} did not have what it should have at {shown}", warning=True)
+            if self.desk.metrics is not None:
+                self.desk.metrics.drifted(len(names), repaired=mode is Drift.REPAIR)
+        for server, names in (*report.repaired.items(), *(report.drift.items() if mode is Drift.REPAIR else ())):
+            ctx.event(zone, "DriftRepaired", f"{server} has what it should have at {some(names)}")
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
@@ -315,7 +330,12 @@ class ZoneKeeper:
             self.desk.metrics.told(zone, ready=summary.ready)
         if puts_off(zone, book, summary, busy=self.desk.busy, now=ctx.clock.monotonic()):
             return requeue(after=LATER, priority=LOW_PRIORITY)
-        await ctx.status(zone, status_of(zone, book, summary, now=ctx.clock.time()))
+        status = status_of(zone, book, summary, now=ctx.clock.time())
+        said = find_condition(status.conditions, "Ignored")
+        before = find_condition(zone.status.conditions if zone.status is not None else None, "Ignored")
+        if said is not None and (before is None or before.message != said.message):
+            ctx.event(zone, "Ignored", said.message, warning=True)
+        await ctx.status(zone, status)
         book.owed = None
         options = self.desk.options
         behind = max((copy.behind or copy.unsigned for copy in book.copies.values()), default=0)
@@ -377,7 +397,3 @@ def drift_of(zone: DNSZone, default: Drift) -> Drift:
     """What to do about drift of this zone."""
     word = zone.annotations.get(DRIFT, "").strip().lower()
     return Drift(word) if word in tuple(Drift) else default
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

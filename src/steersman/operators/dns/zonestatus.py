@@ -8,16 +8,17 @@ import msgspec
 
 from steersman.kube.times import format_time
 from steersman.operators.dns.compiler import ZONE
-from steersman.operators.dns.names import short_text, text_of
+from steersman.operators.dns.foreign import names_in
+from steersman.operators.dns.names import short_text, some, text_of
 from steersman.operators.dns.ownership import is_adopted
 from steersman.operators.dns.publisher import Report
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.rrsets import type_name
 from steersman.operators.dns.serverkinds import Bind9Instance
 from steersman.operators.dns.servers import Server
-from steersman.operators.dns.types import GROUP, VERSION
+from steersman.operators.dns.types import DRIFT, GROUP, VERSION, Drift
 from steersman.operators.dns.zonekinds import Conflict, InstanceState, RecordEntry, ZoneStatus
-from steersman.runtime.conditions import Condition, condition, with_conditions, without_conditions
+from steersman.runtime.conditions import Condition, condition, find_condition, with_conditions, without_conditions
 
 if TYPE_CHECKING:
     from steersman.operators.dns.book import Copy, ZoneBook
@@ -41,6 +42,7 @@ class Summary(msgspec.Struct):
     news: set[str] = set()  # records whose outcome may be another now
     reason: str = ""  # why nothing was published
     message: str = ""
+    hint: str = ""  # what is said though all is well
     leaving: list[tuple[InstanceState, str]] = []  # instances that still have what they should not
     looked: bool = False
     dnssec: Any = None
@@ -89,10 +91,12 @@ def status_of(zone: DNSZone, book: ZoneBook, summary: Summary, *, now: float) ->
         )
     else:
         merged = without_conditions(merged, "Conflict")
+    for kind, found in (("Drift", _drift(book, known, summary, generation)), ("Ignored", _ignored(zone, generation))):
+        merged = with_conditions(merged, found, now=now) if found else without_conditions(merged, kind)
     count = len(book.members)
     status = ZoneStatus(
         conditions=merged,
-        observed_generation=generation if not summary.reason else known.observed_generation,
+        observed_generation=generation,
         serial=summary.report.serial if summary.report is not None and summary.report.serial else known.serial,
         records_count=count,
         record_count=count,
@@ -130,7 +134,7 @@ def _ready(summary: Summary, generation: int) -> Condition:
             reason = "PrimaryFailed" if primaries >= total else "PartialReconciliation"
         text = "; ".join(f"{server}: {why}" for server, why in sorted(failed.items()))
         return condition("Ready", False, reason, text, generation=generation)
-    return condition("Ready", True, "ReconcileSucceeded", "", generation=generation)
+    return condition("Ready", True, "ReconcileSucceeded", summary.hint, generation=generation)
 
 
 def _degraded(summary: Summary, generation: int) -> Condition:
@@ -145,6 +149,31 @@ def _degraded(summary: Summary, generation: int) -> Condition:
         text = f"{', '.join(sorted(report.behind))} have not reached serial {report.serial}"
         return condition("Degraded", True, "SerialBehind", text, generation=generation)
     return condition("Degraded", False, "ReconcileSucceeded", "", generation=generation)
+
+
+def _drift(book: ZoneBook, known: ZoneStatus, summary: Summary, generation: int) -> Condition | None:
+    """What is known to differ on servers and is left alone, as the zone says."""
+    if summary.report is None:  # nobody was asked: what was known still holds
+        return find_condition(known.conditions, "Drift")
+    titles = {server.id: server.title for server in summary.servers}
+    rows = {
+        titles[place]: names_in(copy.drift, book.draft.zone)
+        for place, copy in book.copies.items()
+        if copy.drift and place in titles
+    }
+    if not rows:
+        return None
+    text = "; ".join(f"{server} does not have what it should have at {some(rows[server])}" for server in sorted(rows))
+    return condition("Drift", True, "NotRepaired", text, generation=generation)
+
+
+def _ignored(zone: DNSZone, generation: int) -> Condition | None:
+    """What is asked for and comes to nothing."""
+    word = zone.annotations.get(DRIFT, "").strip()
+    if not word or word.lower() in tuple(Drift):
+        return None
+    text = f'{DRIFT}: "{word}" is none of {", ".join(Drift)}; the mode of the operator holds (dns.drift)'
+    return condition("Ignored", True, "NoEffect", text, generation=generation)
 
 
 def _records(book: ZoneBook, zone: DNSZone) -> list[RecordEntry]:
