@@ -204,9 +204,13 @@ async def test_a_selector_that_cannot_be_read_is_named_and_takes_nothing_away(si
         await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.2"}), timeout=120)
 
 
-async def test_a_policy_that_a_server_does_not_know_is_named_with_its_field(site):
-    await site.zone("example.org", dnssecPolicy="nobodys")
+@pytest.mark.parametrize("first", [False, True], ids=["from its start", "later"])
+async def test_a_policy_that_a_server_does_not_know_is_named_with_its_field(site, first):
     async with site.running():
+        if first:
+            await site.zone("example.org")
+            await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
+        await site.zone("example.org", dnssecPolicy="nobodys")
         await eventually(lambda: site.is_ready("DNSZone", "example.org", "PrimaryFailed"), timeout=120)
         _, _, message = await site.ready("DNSZone", "example.org")
         for word in ("example.org", "nobodys", "spec.dnssecPolicy"):

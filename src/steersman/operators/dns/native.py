@@ -100,7 +100,11 @@ class NativeDriver(DataPath):
         await self.add(zone, config)
 
     async def configure(self, zone: bytes, config: tuple[Statement, ...]) -> None:
-        await self.control(f"modzone {zone_word(zone)} {{ {statement_text(config)} }};")
+        try:
+            await self.control(f"modzone {zone_word(zone)} {{ {statement_text(config)} }};")
+        except ControlError as error:
+            _mind_policy(error, config)
+            raise
 
     async def remove(self, zone: bytes) -> None:
         try:  # named would also drop a zone of its own, until it is started again
@@ -213,14 +217,7 @@ class NativeDriver(DataPath):
                         text=error.text,
                         retryable=False,
                     ) from None
-                policy = next((row[1] for row in config if row[0] == "dnssec-policy"), None)
-                if policy and error.text.strip().startswith(ABSENT[0]):
-                    raise ControlError(
-                        f"{error.message}: does it know the dnssec-policy {policy} (spec.dnssecPolicy of the zone)?",
-                        server=error.server,
-                        text=error.text,
-                        retryable=False,
-                    ) from None
+                _mind_policy(error, config)
                 if "already exists" not in error.text or attempt == 24 or await self.configuration(zone) is not None:
                     raise
                 await self._clock.sleep(0.02)
@@ -287,6 +284,18 @@ def room_for(widest: int) -> tuple[Statement, ...]:
 def zone_word(zone: bytes) -> str:
     """A zone as commands name it."""
     return quote(text_of(zone).removesuffix("."))
+
+
+def _mind_policy(error: ControlError, config: tuple[Statement, ...]) -> None:
+    """Raise an error that names the policy, where named says no more than that something was not found."""
+    policy = next((row[1] for row in config if row[0] == "dnssec-policy"), None)
+    if policy and error.text.strip().startswith(ABSENT[0]):
+        raise ControlError(
+            f"{error.message}: does it know the dnssec-policy {policy} (spec.dnssecPolicy of the zone)?",
+            server=error.server,
+            text=error.text,
+            retryable=False,
+        ) from None
 
 
 def write_file(path: Path, text: str) -> bool:
