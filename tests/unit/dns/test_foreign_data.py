@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.operators.dns.foreign import is_bare, keeps_ttl, shut_out, unspoken
+from steersman.operators.dns.foreign import is_bare, keeps_ttl, kept_in, shut_out, unspoken
 from steersman.operators.dns.names import name_of
 from steersman.operators.dns.ownership import is_adopted
 from steersman.operators.dns.rrsets import AAAA, CNAME, NS, TXT, A, RRset
@@ -105,3 +105,12 @@ def test_a_pattern_means_the_whole_name_or_its_first_label(pattern, left):
 )
 def test_a_copy_that_was_ours_stays_ours(row, ours):
     assert is_adopted(row) == ours
+
+
+def test_a_plan_keeps_what_others_have_what_agrees_and_what_has_no_place_and_nothing_in_a_copy_that_is_ours():
+    apex, text, web, fresh = (b"", NS), (WWW, TXT), (WWW, A), (b"\x05fresh", A)
+    wanted = {apex: SERVERS, text: rrset("ours"), web: rrset("a"), fresh: rrset("b")}
+    lag = {text: rrset("theirs"), web: rrset("a", ttl=9), fresh: None}
+    assert kept_in(lag, wanted, ORG, spoken={}) == {text, web}
+    assert kept_in(lag, wanted, ORG, spoken={text: frozenset({b"theirs"})}) is None
+    assert kept_in(lag, wanted, ORG, owned=[text], spoken={}) is None

@@ -67,3 +67,25 @@ async def test_a_zone_that_nobody_knows_is_an_error_and_not_one_that_is_well():
             survey.zones(["exmple.org", "example.org"])
     finally:
         survey.close()
+
+
+KEY = """
+apiVersion: v1
+kind: Secret
+metadata: {name: ns1-key}
+stringData: {key-name: operator, algorithm: hmac-sha256, secret: c2VjcmV0c2VjcmV0c2VjcmV0}
+"""
+DRIFTED = {"type": "Drift", "status": "True", "reason": "NotRepaired", "message": "ns1/0 has x.example.org"}
+
+
+async def test_drift_that_is_known_and_not_repaired_is_a_reason_for_names_of_the_zone():
+    manifests = [*yaml.safe_load_all(WITHOUT_KEY), yaml.safe_load(KEY)]
+    manifests[1]["status"] = {"conditions": [DRIFTED]}
+    objects = {}
+    assert lay_over(objects, manifests, "dns") == []
+    survey = Survey(objects)
+    try:
+        (reason,) = await survey.reasons("x.example.org")
+    finally:
+        survey.close()
+    assert (reason.state, reason.message) == ("Drift", "ns1/0 has x.example.org")

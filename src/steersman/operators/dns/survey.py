@@ -27,15 +27,10 @@ from steersman.operators.dns.ownership import adopted_servers, leaving_parts, ow
 from steersman.operators.dns.pointers import Directory, is_reverse
 from steersman.operators.dns.recordkinds import RECORD_KINDS
 from steersman.operators.dns.rrsets import GENERATED, RRset, Soa, type_name, value_text
-from steersman.operators.dns.selection import (
-    check_selectors,
-    label_values,
-    leaving_values,
-    published_values,
-    selector_values,
-)
+from steersman.operators.dns.selection import check_selectors
 from steersman.operators.dns.serials import latest
 from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Instance, ClusterBind9Provider
+from steersman.operators.dns.shelf import Shelf
 from steersman.operators.dns.types import ADOPT, GROUP, Options
 from steersman.operators.dns.zoneconfig import changes, is_made_here, primary_config, secondary_config
 from steersman.operators.dns.zonekinds import DNSZone
@@ -47,6 +42,7 @@ from steersman.operators.dns.zoneplan import (
     soa_of,
     zone_name,
 )
+from steersman.runtime.conditions import find_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,39 +91,6 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 _BY_NAME = {kind.KIND.kind.lower(): kind for kind in RECORD_KINDS}
-_INDEXES: Any = {
-    "dns-labels": label_values,
-    "dns-records-from": selector_values,
-    "dns-zone-name": lambda zone: [zone.spec.zone_name.lower()],
-    "dns-leaving": leaving_values,
-    "dns-published": published_values,
-    "dns-instance": lambda pod: [f"{pod.namespace}/{pod.labels.get('app.kubernetes.io/instance', '')}"],
-}
-
-
-class _Shelf:
-    """Objects of a kind, found as in a cache."""
-
-    def __init__(self, rows: Sequence[Any]) -> None:
-        self._rows = {row.ref: row for row in rows}
-        self._built: dict[str, dict[str, list[Any]]] = {}
-
-    def get(self, ref: Any) -> Any:
-        return self._rows.get(ref)
-
-    def list(self, *, namespace: str | None = None) -> list[Any]:
-        return [row for row in self if namespace in (None, row.namespace)]
-
-    def by_index(self, index: str, value: str) -> Sequence[Any]:
-        if index not in self._built:
-            built = self._built[index] = {}
-            for row in self:
-                for key in _INDEXES[index](row):
-                    built.setdefault(key, []).append(row)
-        return self._built[index].get(value, [])
-
-    def __iter__(self) -> Any:
-        return iter([self._rows[ref] for ref in sorted(self._rows)])
 
 
 async def objects_of(client: Client) -> dict[Any, list[Any]]:
@@ -149,7 +112,7 @@ class Survey:
     ) -> None:
         """`namespace` leaves out the zones of others."""
         self._namespace = namespace
-        self._cache: Any = {kind: _Shelf(objects.get(kind, [])) for kind in KINDS}
+        self._cache: Any = {kind: Shelf(objects.get(kind, [])) for kind in KINDS}
         self._pointers: Directory | None = None
         self.desk = Desk(options or Options(), clock=SYSTEM_CLOCK)
 
@@ -370,6 +333,9 @@ class Survey:
             owner = owner_in(wanted, book.draft.zone)
             if owner is None:
                 continue
+            drift = find_condition(zone.status.conditions if zone.status is not None else None, "Drift")
+            if drift is not None and drift.status == "True":
+                rows.append(Reason(name, "", zone.name, drift.type, drift.message))
             keys = sorted(
                 {part.key for parts in book.draft.contributions.values() for part in parts if part.key[0] == owner}
             )
