@@ -25,14 +25,12 @@ def command(files: tuple[str, ...], operators: str, output: str) -> None:
     from steersman.errors import ConfigError
     from steersman.operators import OPERATORS, load_operator
 
-    kinds = []
-    for name in files:
-        found = kinds_in(load_python(name))
-        if not found:
-            raise ConfigError(
-                "there is no kind in it: a class with Resource as base, group= and version= makes one", where=name
-            )
-        kinds += found
+    kinds = [kind for name in files for kind in kinds_in(load_python(name))]
+    if files and not kinds:
+        raise ConfigError(
+            "there is no kind in it: a class with Resource as base, group= and version= makes one",
+            where=", ".join(files),
+        )
     if operators or not files:
         names = [name.strip() for name in operators.split(",") if name.strip()] or sorted(OPERATORS)
         kinds += [kind for name in names for kind in load_operator(name).kinds]

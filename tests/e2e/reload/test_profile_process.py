@@ -175,7 +175,7 @@ async def test_the_role_of_shipshape_is_enough(full, client, namespace, start, t
     assert await process.wait() == 0
 
 
-async def test_what_is_wrong_is_one_line_and_ends_with_1(full, namespace, tmp_path):
+async def test_a_flag_that_is_wrong_is_one_line_and_ends_as_wrong_usage(full, namespace, tmp_path):
     process = await asyncio.create_subprocess_exec(
         STEERSMAN,
         *("reload", "--profile", "reloader", "--webhook-url=http://hooks.example.org"),
@@ -183,6 +183,6 @@ async def test_what_is_wrong_is_one_line_and_ends_with_1(full, namespace, tmp_pa
         stderr=asyncio.subprocess.PIPE,
     )
     _, error = await process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert error.decode().startswith("error: --webhook-url: ")
     assert error.decode().count("\n") == 1
