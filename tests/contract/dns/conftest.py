@@ -25,3 +25,12 @@ async def site(cluster, client, dns_kinds, namespace, ns1):
     made = Site(client, namespace, [ns1])
     await made.instances()
     return made
+
+
+@pytest.fixture
+async def pair(embedded, client, dns_kinds, namespace, named):
+    """A primary and a secondary, on the embedded server."""
+    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
+        made = Site(client, namespace, [one], [two])
+        await made.instances()
+        yield made

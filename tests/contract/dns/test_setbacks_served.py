@@ -18,15 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NOBODY = [{"selector": {"matchLabels": {"dns": "nobody"}}}]
 
 
-@pytest.fixture
-async def pair(embedded, client, dns_kinds, namespace, named):
-    """A primary and a secondary."""
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        made = Site(client, namespace, [one], [two])
-        await made.instances()
-        yield made
-
-
 async def test_records_hear_that_their_zone_is_served_again(pair):
     await pair.zone("example.org")
     await pair.zone("2.0.192.in-addr.arpa")

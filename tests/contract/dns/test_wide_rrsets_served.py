@@ -6,22 +6,12 @@ import pytest
 
 from steersman.kube.errors import Invalid
 from steersman.testing import eventually
-from steersman.testing.zones import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def addresses(first, count):
     return [f"{first}.{n // 65536}.{n // 256 % 256}.{n % 256}" for n in range(count)]
-
-
-@pytest.fixture
-async def pair(embedded, client, dns_kinds, namespace, named):
-    """A primary and a secondary."""
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        made = Site(client, namespace, [one], [two])
-        await made.instances()
-        yield made
 
 
 async def test_very_many_values_reach_a_new_zone_its_secondary_and_others_in_their_place(pair):
