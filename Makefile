@@ -7,13 +7,16 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 JOBS   ?= auto
 ARGS   ?=
 
+# Where the environment says not to keep bytecode, every process would compile every module it imports, again.
+export PYTHONDONTWRITEBYTECODE :=
+
 INSTALLED := $(VENV)/.installed
 PACKAGE   := $(VENV)/.package
 DOCUMENTED := $(VENV)/.docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check test coverage bench fmt docs lint types programs packages lock chart clean
+.PHONY: help setup demo check test coverage mutants bench fmt docs lint types programs packages lock chart clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,8 +45,13 @@ $(PACKAGE): pyproject.toml $(INSTALLED)
 demo: setup ## show a session with the embedded API server (stays up on a terminal)
 	@$(BIN)/steersman demo
 
-check: lint types ## everything that needs neither Go nor much time
-	$(BIN)/pytest -n $(JOBS) -m "not real and not slow" $(ARGS)
+# Types are checked beside the tests, and shown after them. Folders without a fast test are not collected.
+FAST := -m "not steersman_real and not slow" --hypothesis-profile=quick --ignore=tests/browser --ignore=tests/chaos
+
+check: lint ## everything that needs neither Go nor much time
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(FAST) $(ARGS); tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.txt; exit $$((tests || types))
 
 test: lint types docs programs packages ## everything; builds the real control plane once per machine
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -53,10 +61,14 @@ coverage: lint types programs packages ## the same, and which lines and branches
 	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 
+mutants: setup ## deliberate bugs, one at a time: at least 90 % must be noticed by the fast tests (resumes; ARGS=--help)
+	$(BIN)/python -m tools.mutants $(ARGS)
+
 # Where they cannot be built, the tests that need them are skipped; continuous integration fails here instead.
 programs: setup
 	@$(BIN)/steersman controlplane build controlplane kwok helm > /dev/null || test "$$CI" != true
-	@$(BIN)/python -m steersman.testing.crates > /dev/null || test "$$CI" != true
+	@$(BIN)/python -m tests.support.programs.crates > /dev/null || test "$$CI" != true
+	@$(BIN)/python -m tests.support.programs.go_programs > /dev/null || test "$$CI" != true
 
 # Debian's packages that tests run for real: named, prometheus, chromium. Only root can install them; without them their
 # tests are skipped, and fail under CI=true.
@@ -102,4 +114,4 @@ chart: setup ## write what the chart takes from the package: rules, definitions,
 	$(BIN)/python tools/generate_chart.py
 
 clean: ## remove what was made here (not the control plane, which is cached per user)
-	rm -rf $(VENV) site dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants

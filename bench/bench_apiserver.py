@@ -25,8 +25,8 @@ from children import Child, usage_of
 from contenders import OURS
 from results import Results
 
-from steersman.testing.controlplane import ControlPlane
-from steersman.testing.rawapi import ssl_context
+from steersman.testing.controlplane.launcher import ControlPlane
+from steersman.testing.raw_api import ssl_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

@@ -16,10 +16,10 @@ import time
 import aiohttp
 import msgspec
 
-from steersman.kube.client import Client
-from steersman.kube.clusterconfig import ClusterConfig
-from steersman.kube.objects import Resource
-from steersman.testing.wire import END, STREAM, Wire, chunk, reply
+from steersman.kube.api.objects import Resource
+from steersman.kube.client.client import Client
+from steersman.kube.config.config import Config
+from tests.support.wire_server import END, STREAM, Wire, chunk, reply
 
 ITEMS, EVENTS, SMALL = 20_000, 50_000, 2_000
 FACTOR = 1.6  # how much dearer than the floor each case may be
@@ -120,7 +120,7 @@ async def _floor_watch(session: aiohttp.ClientSession, root: str) -> int:
 
 async def client(url: str, case: str) -> int:
     """The work with the client."""
-    async with Client.connect(ClusterConfig(server=url, namespace="shop")) as found:
+    async with Client.connect(Config(server=url, namespace="shop")) as found:
         if case == "list":
             return len((await found.list(ConfigMap, limit=None)).items)
         if case == "pages":

@@ -17,7 +17,7 @@ from children import Child
 from contenders import CONTROLLER_RUNTIME, KOPF, OURS, Contender
 from results import Results
 
-from steersman.testing.controlplane import ControlPlane
+from steersman.testing.controlplane.launcher import ControlPlane
 
 CONTENDERS = [OURS, CONTROLLER_RUNTIME, KOPF]
 QUIET = 3.0  # seconds without a write that count as peace

@@ -34,7 +34,7 @@ from dnsworld import (
 )
 from results import Results
 
-from steersman.operators.dns.recordkinds import RECORD_KINDS, ARecord
+from steersman.operators.dns.api.records import RECORD_KINDS, ARecord
 
 if TYPE_CHECKING:
     from dnsworld import Spent

@@ -20,18 +20,18 @@ from children import Child
 from results import Results
 
 from steersman.crd import crd_manifest
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.types import Deployment, Pod
-from steersman.operators.hourglass.executor import account_objects, children_of
-from steersman.operators.hourglass.pod import pod_template
-from steersman.operators.hourglass.service import service_for
-from steersman.operators.hourglass.settings import HardwareMap
-from steersman.operators.hourglass.types import HourglassExecutor, Performer, StoredExecutor, StoredPerformer
-from steersman.operators.hourglass.validation import read_executor, read_performer
-from steersman.testing.binaries import find_program
-from steersman.testing.controlplane import ALL_CONTROLLERS, ControlPlane
-from steersman.testing.hourglassing import executor, performer
+from steersman.kube.api.types import Deployment, Pod
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
+from steersman.operators.hourglass.api.config import HardwareMap
+from steersman.operators.hourglass.api.types import HourglassExecutor, Performer, StoredExecutor, StoredPerformer
+from steersman.operators.hourglass.api.validation import read_executor, read_performer
+from steersman.operators.hourglass.children.executor_children import account_objects, children_of
+from steersman.operators.hourglass.children.pod import pod_template
+from steersman.operators.hourglass.children.service import service_for
+from steersman.testing.controlplane.binaries import find_program
+from steersman.testing.controlplane.launcher import ALL_CONTROLLERS, ControlPlane
+from tests.support.hourglass import executor, performer
 
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 STEERSMAN = Path(sys.executable).with_name("steersman")

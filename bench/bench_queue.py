@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING
 from contenders import OURS
 from results import Results
 
-from steersman.kube.resources import ObjectRef
-from steersman.runtime.queue import WorkQueue
+from steersman.kube.api.gvk import NamespacedName
+from steersman.runtime.workqueue.queue import WorkQueue
 from steersman.testing.clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-def keys(count: int) -> list[ObjectRef]:
+def keys(count: int) -> list[NamespacedName]:
     """Names in a hundred namespaces."""
-    return [ObjectRef(f"name-{number}", f"namespace-{number % 100}") for number in range(count)]
+    return [NamespacedName(f"name-{number}", f"namespace-{number % 100}") for number in range(count)]
 
 
 async def work(count: int) -> float:
     """Add everything, then take and finish each."""
-    queue: WorkQueue[ObjectRef] = WorkQueue()
+    queue: WorkQueue[NamespacedName] = WorkQueue()
     found = keys(count)
     started = time.process_time()
     for key in found:
@@ -45,7 +45,7 @@ async def work(count: int) -> float:
 
 async def one_by_one(count: int) -> float:
     """Add, take, finish, as a controller that keeps up does."""
-    queue: WorkQueue[ObjectRef] = WorkQueue()
+    queue: WorkQueue[NamespacedName] = WorkQueue()
     found = keys(1000)
     started = time.process_time()
     for number in range(count):
@@ -57,7 +57,7 @@ async def one_by_one(count: int) -> float:
 async def delayed(count: int) -> float:
     """Everything waits for its own time, which then comes."""
     clock = VirtualClock()
-    queue: WorkQueue[ObjectRef] = WorkQueue(clock=clock)
+    queue: WorkQueue[NamespacedName] = WorkQueue(clock=clock)
     found = keys(count)
     started = time.process_time()
     for number, key in enumerate(found):

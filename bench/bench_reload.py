@@ -24,7 +24,7 @@ import msgspec
 from children import Child
 from results import Results
 
-from steersman.testing.controlplane import ControlPlane
+from steersman.testing.controlplane.launcher import ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

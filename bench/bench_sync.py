@@ -27,7 +27,7 @@ from contenders import (
 )
 from results import Results
 
-from steersman.testing.controlplane import ControlPlane
+from steersman.testing.controlplane.launcher import ControlPlane
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,13 +18,13 @@ from children import Child
 from results import Results
 
 from steersman.apiserver import EmbeddedServer
-from steersman.apiserver.faults import Fault
-from steersman.kube.client import Client
-from steersman.kube.errors import NotFound
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.types import ConfigMap
+from steersman.apiserver.http.faults import Fault
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.types import ConfigMap
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
 from steersman.testing import RequestLog
-from steersman.testing.toolsetting import service
+from tests.support.toolset.services import service
 
 CONFIG = "toolset:\n  namespace: bench\n  healthCheck: {enabled: false}\n  api: {enabled: false}\n"
 LATENCY = 2.0  # seconds from a new Service to the ConfigMap, debounce included

@@ -24,11 +24,11 @@ import dns.rdatatype
 import msgspec
 from children import Child, environment
 
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
-from steersman.testing.controlplane import ControlPlane
-from steersman.testing.named import Named
-from steersman.testing.zones import Site, install_crds
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
+from steersman.testing.controlplane.launcher import ControlPlane
+from tests.support.dns.named import Named
+from tests.support.dns.zones import Site, install_crds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -48,6 +48,15 @@ def _drawings_are_literal(app, what, name, obj, options, lines):  # noqa: ARG001
     lines[:] = [*shown, ""]
 
 
+_TOCTREE = re.compile(r"^<!-- toctree\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
+
+
+def _toctrees_are_comments(app, docname, source):  # noqa: ARG001  # the signature is Sphinx's
+    """Pages list their parts in a comment, which a repository browser does not show; Sphinx needs a directive."""
+    source[0] = _TOCTREE.sub(r"```{toctree}\n:hidden:\n:maxdepth: 1\n\1```", source[0])
+
+
 def setup(app):
     """Called by Sphinx."""
+    app.connect("source-read", _toctrees_are_comments)
     app.connect("autodoc-process-docstring", _drawings_are_literal)

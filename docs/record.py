@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-STORY = [DOCS.parent / "src" / "steersman" / "cli" / name for name in ("demo.py", "shop.py", "story.py")]
+STORY = [DOCS.parent / "src" / "steersman" / "cli" / "demo" / name for name in ("command.py", "data.py", "script.py")]
 PICTURE = DOCS / "demo.svg"
 
 

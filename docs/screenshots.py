@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,15 @@ from typing import TYPE_CHECKING
 import yaml
 from rich.console import Console
 
-from steersman.cli.logs import configure_logging
-from steersman.cli.stage import Stage, wait_for
-from steersman.cli.story import Story
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.support
+from steersman.cli.demo.environment import Stage, wait_for
+from steersman.cli.demo.script import Story
+from steersman.cli.log_format import configure_logging
 from steersman.crd import crd_manifest
 from steersman.operators import load_operator
-from steersman.testing.browsers import chromium
-from steersman.testing.named import Named
-from steersman.testing.zones import Site, serial
+from tests.support.dns.named import Named
+from tests.support.dns.zones import Site, serial
+from tests.support.programs.browsers import chromium
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -36,7 +38,7 @@ VIEWS = {
     "history": "/history",
     "workload": "/workloads/deployment/shop/payments",
     "operators": "/operators#dns",
-    "health": "/vitals",
+    "health": "/vitals",  # the toolset API answers at /health
 }
 SIZES = {"wide": (1200, 800), "narrow": (390, 800)}
 
@@ -50,7 +52,7 @@ async def draw() -> None:
             chromium() as browser,
         ):
             await company(stage)
-            await Story(Console(file=io.StringIO()), "1s").tell(stage)
+            await Story(Console(file=io.StringIO()), "1s").run(stage)
             await zones(stage, server)
             await pictures(stage, browser)
 

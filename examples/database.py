@@ -38,7 +38,7 @@ class Database(sm.Resource, group="example.org", version="v1", short_names=("db"
 
 
 @sm.validate(Database)
-async def volumes_never_shrink(request: sm.Admission[Database]) -> None:
+async def volumes_never_shrink(request: sm.AdmissionRequest[Database]) -> None:
     """Storage can grow; shrinking it would lose data, so it is refused before it is stored."""
     if request.old is None or request.new is None:
         return
@@ -55,14 +55,14 @@ async def reconcile(ctx: sm.Context, database: Database) -> sm.Result:
     ready = live is not None and live.status.ready_replicas == 1
     if ready and database.status.phase != "Ready":
         ctx.event(database, "Ready", f"version {database.spec.version} answers")
-    news = sm.condition(
+    news = sm.new_condition(
         "Ready",
         ready,
         "Serving" if ready else "Starting",
         "" if ready else "waiting for the pod",
         generation=database.metadata.generation,
     )
-    conditions = sm.with_conditions(database.status.conditions, news, now=ctx.clock.time())
+    conditions = sm.set_conditions(database.status.conditions, news, now=ctx.clock.time())
     await ctx.status(database, phase="Ready" if ready else "Starting", conditions=conditions)
     return sm.done
 

@@ -13,7 +13,7 @@ WANTED = "example.org/mirror"
 COPY = "example.org/mirrored"
 
 
-async def mirror(ctx: sm.Context, ref: sm.ObjectRef) -> sm.Result:
+async def mirror(ctx: sm.Context, ref: sm.NamespacedName) -> sm.Result:
     """Make the copy of one ConfigMap what it should be."""
     there = ctx.clusters["there"]
     original = ctx.cache[sm.ConfigMap].get(ref)
@@ -31,7 +31,7 @@ def copy_of(original: sm.ConfigMap) -> sm.ConfigMap:
     return sm.ConfigMap(metadata=metadata, data=original.data, binary_data=original.binary_data)
 
 
-def itself(config: sm.ConfigMap) -> list[sm.ObjectRef]:
+def itself(config: sm.ConfigMap) -> list[sm.NamespacedName]:
     """Original and copy have the same name."""
     return [config.ref]
 

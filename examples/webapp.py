@@ -24,7 +24,7 @@ class WebApp(sm.Resource, group="example.org", version="v1", short_names=("wa",)
         ready: Annotated[bool, sm.Column("Ready")] = False
 
     spec: Spec
-    status: Status | None = None  # until somebody has looked
+    status: Status | None = None  # until the first reconcile
 
 
 @sm.controller(WebApp, owns=[sm.Deployment])

@@ -1,4 +1,4 @@
-"""What every test run has in common.
+"""What every test run has in common, and short names for the fixtures of our own plugin.
 
 Hypothesis never judges by the clock, so that a busy machine fails no test. Coverage is shown before pytest's own
 summary, which stays the last word.
@@ -6,16 +6,138 @@ summary, which stays the last word.
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from steersman.testing import plugin
+from steersman.testing.plugin import unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from steersman.apiserver import EmbeddedServer
+    from steersman.kube.client.client import Client
+    from steersman.testing.clock import VirtualClock
+    from steersman.testing.controlplane.launcher import ControlPlane
+    from steersman.testing.raw_api import ApiServer
+    from tests.support.dns.named import Named
+
 settings.register_profile("steersman", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("steersman"), max_examples=25)  # make check
 settings.load_profile("steersman")
 
 TARGET = 90  # percent of lines and branches of the package
+SERVERS = ("cluster", "real", "full", "simulated", "embedded")
+BUILT = {"real", "full", "kubectl", "helm"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The marker `real` of this repository is the plugin's own."""
+    plugin.pytest_collection_modifyitems(items)
+    for item in items:
+        marked = any(item.get_closest_marker(name) for name in ("real", plugin.MARKER))
+        if marked or BUILT & set(getattr(item, "fixturenames", ())):
+            item.add_marker("real")
+            item.add_marker(plugin.MARKER)
+
+
+def pytest_collection_finish() -> None:
+    """What is collected stays until the end: tests that collect garbage need not look at it each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def clock(steersman_clock: VirtualClock) -> VirtualClock:
+    return steersman_clock
+
+
+@pytest.fixture(scope="session")
+def embedded(steersman_embedded: EmbeddedServer) -> EmbeddedServer:
+    return steersman_embedded
+
+
+@pytest.fixture(scope="session")
+def simulated(steersman_simulated: EmbeddedServer) -> EmbeddedServer:
+    return steersman_simulated
+
+
+@pytest.fixture(scope="session")
+def real(steersman_real: ControlPlane) -> ControlPlane:
+    return steersman_real
+
+
+@pytest.fixture(scope="session")
+def full(steersman_full: ControlPlane) -> ControlPlane:
+    return steersman_full
+
+
+@pytest.fixture
+def cluster(steersman_cluster: ApiServer) -> ApiServer:
+    return steersman_cluster
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> ApiServer:
+    """The server a test asked for, by its short name."""
+    name = next((name for name in SERVERS if name in request.fixturenames), None)
+    if name is None:
+        raise pytest.UsageError(f"{request.node.nodeid}: ask for one of {', '.join(SERVERS)} as well")
+    chosen: ApiServer = request.getfixturevalue(name)
+    return chosen
+
+
+@pytest.fixture
+def steersman_server(server: ApiServer) -> ApiServer:
+    """What the fixtures of the plugin work with; tests may replace `server`."""
+    return server
+
+
+@pytest.fixture
+def namespace(steersman_namespace: str) -> str:
+    return steersman_namespace
+
+
+@pytest.fixture
+def client(steersman_client: Client) -> Client:
+    return steersman_client
+
+
+@pytest.fixture
+def kubectl(steersman_kubectl: Any) -> Any:
+    return steersman_kubectl
+
+
+@pytest.fixture
+def helm(steersman_helm: Any) -> Any:
+    return steersman_helm
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Callable[..., Named]:
+    """Name servers: `named("ns1")` is a real one that does not run yet."""
+    from tests.support.dns.named import Named, NamedUnavailable, find_named
+
+    try:
+        find_named()
+    except NamedUnavailable as error:
+        unavailable(error)
+    return lambda name, **options: Named(tmp_path / name, **options)
+
+
+@pytest.fixture
+async def dns_kinds(client: Client, server: ApiServer) -> None:
+    """The kinds of the dns operator are served."""
+    from tests.support.dns.zones import install_crds
+
+    await install_crds(client, server.url)
 
 
 @pytest.hookimpl(trylast=True)

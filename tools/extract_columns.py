@@ -4,7 +4,7 @@
     tools/extract_columns.py --server https://127.0.0.1:6443 --token TOKEN
 
 An empty list already answers with its columns, so a fresh kube-apiserver is enough. The cells are computed by
-`steersman.apiserver.cells`; only names, types and descriptions are recorded.
+`steersman.apiserver.printing.cells`; only names, types and descriptions are recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from steersman.apiserver.kinds import BUILTINS
+from steersman.apiserver.resources.kinds import BUILTINS
 
 TARGET = Path(__file__).parent.parent / "src" / "steersman" / "apiserver" / "data" / "columns.json.gz"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Record what the built-in kinds look like: their OpenAPI v3 documents and the shape of their Go types.
+"""Record what the built-in kinds look like: discovery, their OpenAPI v3 documents and the shape of their Go types.
 
     tools/extract_openapi.py --server https://127.0.0.1:6443 --token TOKEN --sources $(go env GOMODCACHE)/k8s.io
 
-The documents come from a running kube-apiserver and are stored as they are, one file per group and version. They do not
+Discovery says which resources there are, with names, scope, verbs and subresources. The documents come from the same
+running kube-apiserver and are stored as they are, one file per group and version. They do not
 say which optional fields are pointers, and only pointers keep an explicit zero (`replicas: 0` stays, `hostNetwork:
 false` disappears). That fact comes from the Go sources of the same release: modules `api`, `apimachinery`,
 `apiextensions-apiserver` and `kube-aggregator` below `--sources`.
@@ -33,13 +34,16 @@ GROUP_VERSIONS = (
     "apis/autoscaling/v1",
     "apis/autoscaling/v2",
     "apis/batch/v1",
+    "apis/certificates.k8s.io/v1",
     "apis/coordination.k8s.io/v1",
     "apis/discovery.k8s.io/v1",
     "apis/events.k8s.io/v1",
+    "apis/flowcontrol.apiserver.k8s.io/v1",
     "apis/networking.k8s.io/v1",
     "apis/node.k8s.io/v1",
     "apis/policy/v1",
     "apis/rbac.authorization.k8s.io/v1",
+    "apis/resource.k8s.io/v1",
     "apis/scheduling.k8s.io/v1",
     "apis/storage.k8s.io/v1",
 )
@@ -58,9 +62,13 @@ FIELD = re.compile(r"^\t(?:(\w+)\s+)?([\w.*\[\]]+)\s+`[^`]*json:\"([^\"]*)\"[^`]
 NAMED = re.compile(r"^type (\w+) ([\w.\[\]]+)$", re.MULTILINE)
 
 
-def fetch(server: str, path: str, token: str | None) -> bytes:
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+def fetch(server: str, path: str, token: str | None, accept: str = "application/json") -> bytes:
     """GET one document. The server is one started for this extraction, so its certificate is not checked."""
-    request = urllib.request.Request(f"{server}/openapi/v3/{path}")  # noqa: S310 - the operator names the server
+    request = urllib.request.Request(f"{server}/{path}")  # noqa: S310 - the operator names the server
+    request.add_header("Accept", accept)
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     context = ssl._create_unverified_context()  # noqa: S323, SLF001 - see above
@@ -151,9 +159,11 @@ def main() -> int:
     options = parser.parse_args()
 
     DATA.mkdir(exist_ok=True)
+    found = [json.loads(fetch(options.server, root, options.token, DISCOVERY))["items"] for root in ("api", "apis")]
+    write("discovery.json.gz", {"items": [group for groups in found for group in groups]})
     components: set[str] = set()
     for path in GROUP_VERSIONS:
-        document = json.loads(fetch(options.server, path, options.token))
+        document = json.loads(fetch(options.server, f"openapi/v3/{path}", options.token))
         components |= document["components"]["schemas"].keys()
         write(path.replace("/", "_") + ".json.gz", document)
     types: dict[str, dict[str, str]] = {}

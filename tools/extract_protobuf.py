@@ -21,8 +21,6 @@ from typing import Any
 DATA = Path(__file__).parent.parent / "src" / "steersman" / "apiserver" / "data"
 MODULES = ("api", "apimachinery", "apiextensions-apiserver", "kube-aggregator")
 
-OTHER_SPELLING = {"apiextensions.k8s.io"}  # JSON schemas are named differently in protobuf; clients send them as JSON
-
 PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
 MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 FIELD = re.compile(r"^  (?:(optional|repeated) ([\w.]+)|map<string, ([\w.]+)>) (\w+) = (\d+);", re.MULTILINE)
@@ -62,13 +60,20 @@ def kinds(types: dict[str, Any]) -> dict[str, str]:
         f"{gvk['group']}/{gvk['version']}/{gvk['kind']}": message_name(name)
         for name, schema in types.items()
         for gvk in schema.get("x-kubernetes-group-version-kind", ())
-        if "items" not in schema.get("properties", {}) and gvk["group"] not in OTHER_SPELLING
+        if "items" not in schema.get("properties", {})
     }
 
 
 def message_name(schema: str) -> str:
     """`io.k8s.api.core.v1.Pod` is the message `k8s.io.api.core.v1.Pod`."""
     return f"k8s.io.{schema.removeprefix('io.k8s.')}".replace("-", "_")
+
+
+def json_name(field: str, properties: dict[str, Any]) -> str:
+    """What JSON calls a field: a few are spelled as in Go, and JSON schemas have names with dashes and dollars."""
+    name = field[0].lower() + field[1:]
+    dashed = re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", name)
+    return next((spelling for spelling in (name, dashed, f"${name}") if spelling in properties), name)
 
 
 def main() -> None:
@@ -89,9 +94,9 @@ def main() -> None:
         properties = by_message.get(name, {}).get("properties")
         result[name] = {}
         for number, field, shape, type_ in known[name]:
-            field = field[0].lower() + field[1:]  # noqa: PLW2901  a few are spelled as in Go
-            embedded = shape == "optional" and type_ in known and properties is not None and field not in properties
-            result[name][str(number)] = ["" if embedded else field, shape, type_]
+            spelled = json_name(field, properties or {})
+            embedded = shape == "optional" and type_ in known and properties is not None and spelled not in properties
+            result[name][str(number)] = ["" if embedded else spelled, shape, type_]
             if type_ in known:
                 waiting.append(type_)
     out = json.dumps({"kinds": roots, "messages": result}, sort_keys=True, separators=(",", ":")).encode()

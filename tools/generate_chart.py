@@ -1,4 +1,5 @@
-"""Write what chart and kustomize base take from the package: rules, definitions, manifests, the README of the values.
+"""Write what chart and kustomize base take from the package: rules, definitions, manifests, schema and README of the
+values.
 
 python tools/generate_chart.py            # write
 A test calls `generated()` and compares, so a chart that is behind the code fails.
@@ -6,17 +7,19 @@ A test calls `generated()` and compares, so a chart that is behind the code fail
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
 
+import msgspec
 import yaml
 
-from steersman.cli.manifests import Installation
-from steersman.cli.settings import load_settings
+from steersman.cli.config import load_settings
+from steersman.cli.install.manifests import InstallOptions
 from steersman.crd import crd_manifest
-from steersman.operators import OPERATORS, load_operator
-from steersman.operators.rights import rights_of, rule_as_written
+from steersman.operators import OPERATORS, load_operator, permissions_of
+from steersman.runtime.rbac import rule_manifest
 
 sys.path.insert(0, str(Path(__file__).parent))  # tools are scripts, not a package
 from dashboard import dashboard
@@ -30,16 +33,18 @@ def generated() -> dict[str, str]:
     defaults = load_settings(None).sections
     made = {
         "README.md": readme((CHART / "values.yaml").read_text()),
+        "values.schema.json": values_schema((CHART / "values.schema.json").read_text()),
         "files/dashboards/steersman.json": dashboard(),
     }
-    base = Installation(operators=[(load_operator("reload"), defaults["reload"])], settings={})
+    base = InstallOptions(operators=[(load_operator("reload"), defaults["reload"])], settings={})
     made[BASE] = "---\n".join(yaml.safe_dump(manifest, sort_keys=False) for manifest in base.manifests())
     for name in OPERATORS:
         operator = load_operator(name)
-        rights = rights_of([(operator, defaults.get(name))])
+        rights = permissions_of([(operator, defaults.get(name))])
         rules = {
-            "namespace": [rule_as_written(rule) for rule in rights.namespace],
-            "cluster": [rule_as_written(rule) for rule in rights.cluster],
+            "namespace": [rule_manifest(rule) for rule in rights.namespace],
+            "cluster": [rule_manifest(rule) for rule in rights.cluster],
+            "own": [rule_manifest(rule) for rule in rights.own],
         }
         made[f"files/rules/{name}.yaml"] = yaml.safe_dump(rules, sort_keys=False)
         for kind in operator.kinds:
@@ -48,19 +53,38 @@ def generated() -> dict[str, str]:
     return made
 
 
+def values_schema(known: str) -> str:
+    """The schema of the values, with the section of every operator as its typed configuration is."""
+    schema, definitions = json.loads(known), {}
+    for name in OPERATORS:
+        shape = load_operator(name).config
+        (section,), parts = msgspec.json.schema_components([shape], ref_template="#/definitions/{name}")
+        definitions |= parts
+        schema["properties"]["config"]["properties"][name] = section
+    for part in definitions.values():
+        if "properties" in part:
+            part["additionalProperties"] = False  # a misspelt setting fails before anything is installed
+    schema["definitions"] = dict(sorted(definitions.items()))
+    return json.dumps(schema, indent=2, default=str) + "\n"
+
+
 def readme(values: str) -> str:
     """The chart's README: how to install it, and a row per value with the comment above it."""
     rows = "\n".join(f"| `{name}` | {default} | {text} |" for name, default, text in documented(values))
     return f"""# steersman
 
-Operators that keep a cluster on course. [What they do](../../README.md).
+Installs the operators of Steersman. [What they do](../../README.md).
+
+There is no public image. [Build one](../../docs/installing.md#the-image), push it to a registry that the cluster can
+reach, and name it:
 
 ```
-helm install steersman charts/steersman --namespace steersman --create-namespace
+helm install steersman charts/steersman --namespace steersman --create-namespace \\
+  --set image.repository=registry.example.org/steersman
 ```
 
-Definitions are templates, so an upgrade upgrades them; they stay when the release is uninstalled.
-`steersman manifests` prints the same objects without Helm.
+The definitions of custom kinds are templates: an upgrade upgrades them, and an uninstall keeps them. If they exist
+already, add `--take-ownership`. `steersman manifests --image IMAGE` prints the same objects without Helm.
 
 | value | default | what it does |
 |---|---|---|

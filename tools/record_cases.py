@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from steersman.apiserver.registry import Registry
+from steersman.apiserver.resources.registry import Registry
 
 RECORDED = Path(__file__).parent.parent / "tests" / "unit" / "apiserver" / "recorded"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

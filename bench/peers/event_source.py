@@ -13,7 +13,7 @@ import sys
 import time
 
 from steersman.apiserver import EmbeddedServer
-from steersman.testing.rawapi import RawApi, ssl_context
+from steersman.testing.raw_api import RawApi, ssl_context
 
 TURN = 0.005  # seconds between bursts
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 import steersman as sm
-from steersman.cache.pool import InformerPool
+from steersman.cache.factory import SharedInformerFactory
 
 
 class ConfigMap(sm.Resource, version="v1"):
@@ -61,7 +61,7 @@ def say(**facts: Any) -> None:
 async def sync(count: int, *, digests: bool) -> None:
     """Fill a cache with ConfigMaps."""
     async with sm.Client.connect(sm.load_config()) as client:
-        pool = InformerPool(client)
+        pool = SharedInformerFactory(client)
         informer = pool.informer(Digest, transform=digest) if digests else pool.informer(ConfigMap)
         running = asyncio.create_task(informer.run())
         await informer.wait_synced()
@@ -86,7 +86,7 @@ async def events() -> None:
             lags.append((time.time_ns() - int(new.spec.sent)) / 1e9)
 
     async with sm.Client.connect(sm.load_config()) as client:
-        informer = InformerPool(client).informer(Tick)
+        informer = SharedInformerFactory(client).informer(Tick)
         informer.add_handler(seen)
         running = asyncio.create_task(informer.run())
         await informer.wait_synced()
@@ -114,7 +114,7 @@ def main() -> None:
     elif arguments[0] == "events":
         asyncio.run(events())
     else:
-        sm.run(sm.Controller(Gadget, reconcile).owns(sm.ConfigMap).configured(concurrency=16))
+        sm.run(sm.Controller(Gadget, reconcile).owns(sm.ConfigMap).with_options(concurrency=16))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import pytest
 
 import steersman as sm
-from steersman.runtime.admission import Admission, UserInfo
+from steersman.kube.api.types import UserInfo
+from steersman.runtime.webhook.admission import AdmissionRequest
 from steersman.testing import eventually, running
 
 
@@ -71,7 +72,7 @@ async def test_volumes_are_deleted_only_when_that_was_asked_for(installed, clien
 
 async def test_shrinking_is_refused(example):
     old, new = database(example, "shop", storage="10Gi"), database(example, "shop", storage="5Gi")
-    request = Admission(
+    request = AdmissionRequest(
         operation="UPDATE",
         name="orders",
         namespace="shop",

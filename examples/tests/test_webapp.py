@@ -40,8 +40,8 @@ async def test_nothing_is_written_when_nothing_differs(installed, client, cluste
     await client.create(app)
     async with running(client, installed.webapp.within([namespace])) as manager:
         await eventually(lambda: ready(client, sm.Deployment, "still", namespace))
-        engine = manager.engine("webapp")
-        await eventually(lambda: len(engine.queue) == engine.queue.running == 0)
+        engine = manager.runner("webapp")
+        await eventually(lambda: len(engine.queue) == engine.queue.processing == 0)
         with RequestLog(client) as log:
             before = engine.tally.seconds.count
             engine.add(app.ref)

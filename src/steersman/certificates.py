@@ -1,6 +1,6 @@
 """Certificates of our own making: an authority, and what it signs.
 
-Keys are elliptic (P-256), because making one takes a millisecond. Whoever holds an authority decides how long it lives
+Keys are elliptic (P-256), because making one takes a millisecond. The holder of an authority decides how long it lives
 and where it is kept; nothing here writes to disk, except on systems without files in memory for the moment in which the
 ssl module insists on reading a key pair from one that only we can read.
 """
@@ -73,7 +73,7 @@ class Authority:
 
     @property
     def key(self) -> bytes:
-        """Its private key, for whoever keeps it."""
+        """Its private key, to be stored."""
         return _pem(self._key)
 
     def server(

@@ -12,10 +12,13 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "SystemClock", "Timer"]
+__all__ = ["SYSTEM_CLOCK", "Ages", "Clock", "Deadline", "SystemClock", "Timer", "WallSteps", "moved_along"]
+
+_STEP = 2.0  # seconds; clocks that are only corrected differ by less between two readings
+_REMEMBERED = 100  # steps
 
 
 class Timer(Protocol):
@@ -58,14 +61,14 @@ class SystemClock:
 
 
 class Deadline:
-    """Limits the time of a block; `seconds` None is no limit.
+    """Limits the time of a block; no limit when `seconds` is None.
 
         async with Deadline(clock, 5) as deadline:
             await something()                  # TimeoutError after five seconds of that clock
         deadline.expired                       # whether it was this deadline, and not a TimeoutError from inside
 
     Cancellation from outside passes through untouched, also when it arrives together with the deadline. `restart`
-    makes it a limit on silence: it costs one reading of the clock, as the timer is set anew only when it goes off.
+    makes it a limit on silence: it costs one reading of the clock, as the timer is set again only when it fires.
     """
 
     __slots__ = ("_cancelling", "_clock", "_since", "_task", "_timer", "expired", "seconds")
@@ -80,11 +83,17 @@ class Deadline:
         self.expired = False
 
     def restart(self, seconds: float | None = None) -> None:
-        """Begin anew, with another limit if one is given."""
+        """Start again, with another limit if one is given."""
         self._since = self._clock.monotonic()
         if seconds is not None:
             self.seconds = seconds
             self._set()
+
+    def lift(self) -> None:
+        """No limit from now on; also after the block."""
+        self.seconds = None
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def __aenter__(self) -> Self:
         if self.seconds is not None:
@@ -118,6 +127,54 @@ class Deadline:
             return
         self.expired = True
         self._task.cancel()
+
+
+class WallSteps:
+    """Notices that the wall clock was set, by comparing it with the monotonic clock.
+
+    Stamps in the cluster are wall-clock times, because they outlive the process. When the clock is set forward while
+    we run, all of them would suddenly be older than they are: deadlines would pass and grace periods end, at once and
+    for everything. A stamp from before a step is therefore moved along with it. A clock that is set back makes ages
+    too small for a while, which is late and never early; nothing is done about that.
+    """
+
+    def __init__(self) -> None:
+        self._offset: float | None = None  # of the wall clock to the monotonic one
+        self.forward: tuple[tuple[float, float], ...] = ()  # of each step: the last time before it, and its length
+
+    def notice(self, wall: float, tick: float) -> float:
+        """By how many seconds the clock was set since this was last asked; 0.0 when it was not."""
+        offset = wall - tick
+        step = 0.0 if self._offset is None else offset - self._offset
+        if self._offset is not None and abs(step) < _STEP:
+            return 0.0
+        self._offset = offset
+        if step > 0:
+            self.forward = (*self.forward, (wall - step, step))[-_REMEMBERED:]
+        return step
+
+
+def moved_along(stamp: float, steps: Iterable[tuple[float, float]]) -> float:
+    """A stamp as it would be, had the clock always been as it is since these steps forward."""
+    for before, step in steps:
+        if stamp <= before + step:
+            stamp = min(stamp, before) + step
+    return stamp
+
+
+class Ages:
+    """How long ago things happened, also when the wall clock is set forward meanwhile."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._steps = WallSteps()
+        self._steps.notice(clock.time(), clock.monotonic())
+
+    def since(self, stamp: float) -> float:
+        """Seconds since a wall-clock time that was written down."""
+        now = self._clock.time()
+        self._steps.notice(now, self._clock.monotonic())
+        return now - moved_along(stamp, self._steps.forward)
 
 
 SYSTEM_CLOCK = SystemClock()

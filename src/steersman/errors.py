@@ -16,7 +16,7 @@ import os
 import traceback
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,11 +53,13 @@ class ConfigError(SteersmanError):
 
 
 class FormatError(SteersmanError, ValueError):
-    """A value does not have the form it should have; whoever knows where it came from adds that."""
+    """A value does not have the form it should have; the caller adds where it came from."""
 
 
 class PlanError(SteersmanError):
     """Desired state cannot be computed from what the cluster holds; the object that caused it carries the reason."""
+
+    retryable: ClassVar[bool] = False  # whether time alone may help; otherwise retries begin after 30 s
 
     def __init__(self, message: str, *, reason: str, field: str | None = None) -> None:
         super().__init__(f"{field}: {message}" if field else message)
@@ -80,7 +82,7 @@ def traceback_of(error: BaseException, *, limit: int = 12) -> str:
     """Where `error` and its causes happened, for a log: the innermost frames of each, without local variables.
 
     Renderers that are given the exception itself may print locals, and those hold objects, Secrets among them. How the
-    runtime came to call a function of somebody else is left out: it is the same every time.
+    runtime came to call a function of another package is left out: it is the same every time.
     """
     shown = traceback.TracebackException.from_exception(error)
     for part in _parts(shown):

@@ -21,19 +21,27 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from steersman.apiserver import EmbeddedServer
-from steersman.cli.shop import NAMESPACE, SHOP, configmap
-from steersman.kube.client import Client
-from steersman.kube.clusterconfig import ClusterConfig, User
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.types import Deployment, Namespace
-from steersman.operators.reload.controller import operator
-from steersman.operators.reload.types import APPLIED, BudgetConfig, ReloadConfig
-from steersman.runtime.parts import Parts, Row, State, Table
+from steersman.cli.demo.data import NAMESPACE, SHOP, configmap
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.types import Deployment, Namespace
+from steersman.kube.client.client import Client
+from steersman.kube.config.config import AuthInfo, Config
+from steersman.operators.reload.api.annotations import APPLIED
+from steersman.operators.reload.api.config import BudgetConfig, ReloadConfig
+from steersman.operators.reload.controllers.setup import parts
+from steersman.runtime.manager.operator_bundle import (
+    OperatorBundle,
+    Row,
+    RowProblem,
+    RowState,
+    RuntimeEnvironment,
+    Table,
+)
 from steersman.simulate import simulation
 from steersman.testing import eventually, running
-from steersman.testing.absence import not_here
-from steersman.testing.browsers import NoBrowser, chromium
+from steersman.testing.plugin import unavailable
 from steersman.web.site import attach
+from tests.support.programs.browsers import NoBrowser, chromium
 
 CONFIG = ReloadConfig(quiet_period="0s", max_delay="0s", budget=BudgetConfig(restarts=2, per="24h"))
 LONG = 90.0  # seconds that a fact may take on a busy machine
@@ -43,7 +51,7 @@ expect.set_options(timeout=LONG * 1000)  # five seconds otherwise, whatever the 
 
 @pytest.fixture(scope="session")
 def managed():
-    """`async with managed(client, parts, scene) as shop`: a manager with its page."""
+    """`async with managed(client, parts, snapshot) as shop`: a manager with its page."""
     return at_work
 
 
@@ -62,7 +70,7 @@ class Shop:
         body = {"metadata": {"annotations": {f"steersman.dev/{key}": value for key, value in annotations.items()}}}
         await self.client.patch(Deployment, name, body, namespace=NAMESPACE)
 
-    async def standing(self, name, wanted):
+    async def state_of(self, name, wanted):
         """Wait until the API says that a workload stands so."""
         await eventually(lambda: self._stands(name, wanted), f"{name} is {wanted}", timeout=LONG)
 
@@ -78,13 +86,13 @@ class Shop:
 async def shop(request):
     """A shop whose configuration has changed in several ways."""
     async with EmbeddedServer() as server:
-        config = ClusterConfig(server=server.url, ca=server.ca_pem.encode(), auth=User(token=server.token))
+        config = Config(server=server.url, ca=server.ca_pem.encode(), auth=AuthInfo(token=server.token))
         async with Client.connect(config) as client, simulation(client):
             await client.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
             for manifest in SHOP:
                 await client.apply(marked(manifest), field_manager="demo")
-            parts = Parts(controllers=operator(CONFIG, registry=CollectorRegistry()))
-            async with at_work(client, parts) as shop:
+            bundle = parts(CONFIG, RuntimeEnvironment(), registry=CollectorRegistry())
+            async with at_work(client, bundle) as shop:
                 await eventually(lambda: seeded(client), "every workload is known", timeout=LONG)
                 await unsettle(shop)
                 yield shop
@@ -104,13 +112,13 @@ def marked(manifest):
     return made
 
 
-def at_work(client, parts, scene=None):
+def at_work(client, bundle, snapshot=None):
     """The operator and an operator with a table, and the page of both."""
 
     def prepare(manager):
-        manager.include("reload", parts)
-        manager.include("lamps", Parts(controllers=(), tables=lambda _: LAMPS))
-        attach(manager, scene=scene)
+        manager.include("reload", bundle)
+        manager.include("lamps", OperatorBundle(controllers=(), tables=lambda _: LAMPS))
+        attach(manager, snapshot=snapshot)
 
     class Running:
         async def __aenter__(self):
@@ -128,7 +136,20 @@ LAMPS = [
     Table(
         "Lamps",
         ["name", "watts"],
-        [Row(["kitchen", 12]), Row(["<img src=x onerror=alert(1)>", 0], State.BAD, "broken <script>alert(2)</script>")],
+        [
+            Row(["kitchen", 12]),
+            Row(
+                ["<img src=x onerror=alert(1)>", 0],
+                RowState.BAD,
+                "broken <script>alert(2)</script>",
+                problem=RowProblem(
+                    objects=["lamp/home/<img src=x onerror=alert(5)>"],
+                    message="broken <script>alert(2)</script>",
+                    command="kubectl describe lamp '<b>'",
+                    runbook="SteersmanReconcileStuck",
+                ),
+            ),
+        ],
     ),
     Table("Switches", ["name"]),
 ]
@@ -145,14 +166,14 @@ async def unsettle(shop):
     await eventually(lambda: restarted(shop.client, "frontend"), "the frontend restarted", timeout=LONG)
     await shop.configure("search-index", by="index-tool", shards="8", language="en")
     await shop.configure("mail", host="smtp2.example", sender="shop@example.org")
-    await shop.standing("search", "pending")
-    await shop.standing("mailer", "held")
+    await shop.state_of("search", "pending")
+    await shop.state_of("mailer", "held")
     for number in range(3):
         await shop.configure("tuning", threads=str(number))  # nobody listens
         await shop.configure("currencies", default=f"C{number}", accepted="EUR,USD,SEK")
         if number < 2:
             await eventually(lambda n=number: restarts(shop.client, "cart", n + 1), "cart restarted", timeout=LONG)
-    await shop.standing("cart", "open")
+    await shop.state_of("cart", "open")
 
 
 async def restarted(client, name):
@@ -172,7 +193,7 @@ async def browser():
         async with chromium() as found:
             yield found
     except NoBrowser as error:
-        not_here(error)
+        unavailable(error)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

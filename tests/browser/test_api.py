@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from playwright.async_api import expect
 
 from steersman.apiserver import EmbeddedServer
-from steersman.kube.client import Client
-from steersman.kube.clusterconfig import ClusterConfig, User
+from steersman.kube.client.client import Client
+from steersman.kube.config.config import AuthInfo, Config
 from steersman.testing import running
-from steersman.web.access import Mode
+from steersman.web.access import AccessMode
 from steersman.web.api import ENDPOINTS
-from steersman.web.model import Status
+from steersman.web.model import StatusReport
 from steersman.web.openapi import openapi
 from steersman.web.site import attach
 
@@ -67,19 +67,19 @@ async def test_every_answer_has_the_type_that_is_promised(shop):
     assert status == 200
 
 
-async def test_a_workload_that_cannot_be_worked_out_hides_no_other(shop, monkeypatch):
-    keeper = shop.manager.engines["reload-deployments"].controller.reconcile.__self__
-    look = keeper.look
+async def test_a_workload_whose_evaluation_fails_hides_no_other(shop, monkeypatch):
+    reconciler = shop.manager.runners["reload-deployments"].controller.reconcile.__self__
+    evaluate = reconciler.evaluate
 
     def broken(workload, *rest):
         if workload.name == "orders":
             raise ZeroDivisionError
-        return look(workload, *rest)
+        return evaluate(workload, *rest)
 
-    monkeypatch.setattr(keeper, "look", broken)
-    await shop.annotate("orders", note="looked at again")
-    await shop.standing("orders", "held")
-    await shop.standing("search", "pending")
+    monkeypatch.setattr(reconciler, "evaluate", broken)
+    await shop.annotate("orders", note="evaluated again")
+    await shop.state_of("orders", "held")
+    await shop.state_of("search", "pending")
 
 
 async def test_no_answer_holds_a_value_of_a_source(shop):
@@ -88,7 +88,7 @@ async def test_no_answer_holds_a_value_of_a_source(shop):
         path = endpoint.path.format(kind="deployment", namespace="shop", name="frontend", id="none")
         _, _, body = await get(f"{shop.url}/api/v1{path}")
         assert "tell-nobody-1234" not in body
-    for path in ("/", "/map", "/history", "/workloads/daemonset/shop/log-agent", "/operators", "/vitals"):
+    for path in ("/", "/map", "/history", "/workloads/daemonset/shop/log-agent", "/operators", "/health"):
         assert "tell-nobody-1234" not in (await get(shop.url + path))[2]
 
 
@@ -132,13 +132,21 @@ async def status(*arguments):
 async def test_the_status_command_tells_what_waits_and_exits_with_3(shop):
     code, output, _ = await status("--url", shop.url)
     assert code == 3  # a circuit is open
-    for told in ("leads", "reload-deployments", "deployments.apps", "Pending", "in 11 h", "lamps: Lamps", "kitchen"):
+    for told in (
+        "steersman ",
+        "reload-deployments",
+        "deployments.apps",
+        "Pending",
+        "in 11 h",
+        "lamps: Lamps",
+        "kitchen",
+    ):
         assert told in output
 
 
 async def test_the_status_command_prints_the_same_as_json_and_yaml(shop):
     _, output, _ = await status("--url", shop.url, "-o", "json")
-    found = msgspec.json.decode(output, type=Status)
+    found = msgspec.json.decode(output, type=StatusReport)
     assert [node.name for node in found.now.pending] == ["search"]
     _, output, _ = await status("--url", shop.url, "-o", "yaml")
     assert yaml.safe_load(output)["now"]["pending"][0]["name"] == "search"
@@ -163,8 +171,8 @@ async def test_the_status_command_says_what_to_do_when_nobody_answers(shop, url,
 async def guarded():
     """A page that asks for tokens, and one that it takes."""
     async with EmbeddedServer() as server:
-        config = ClusterConfig(server=server.url, ca=server.ca_pem.encode(), auth=User(token=server.token))
-        prepare = partial(attach, mode=Mode.TOKEN)
+        config = Config(server=server.url, ca=server.ca_pem.encode(), auth=AuthInfo(token=server.token))
+        prepare = partial(attach, mode=AccessMode.TOKEN)
         async with (
             Client.connect(config) as client,
             running(client, prepare=prepare, listen="127.0.0.1:0") as manager,
@@ -184,7 +192,7 @@ async def test_with_page_token_the_cluster_decides_who_sees_the_api(guarded):
 
 async def test_people_sign_in_with_a_token_and_out_again(page, guarded):
     url, token = guarded
-    await page.goto(f"{url}/vitals")
+    await page.goto(f"{url}/health")
     await expect(page.locator("h1")).to_have_text("Sign in")
     await page.get_by_label("Token").fill("wrong")
     await page.get_by_role("button", name="Sign in").click()

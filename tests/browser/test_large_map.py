@@ -8,15 +8,15 @@ import pytest
 from playwright.async_api import expect
 
 from steersman.apiserver import EmbeddedServer
-from steersman.kube.client import Client
-from steersman.kube.clusterconfig import ClusterConfig, User
-from steersman.runtime.parts import Parts
-from steersman.web.model import Edge, Scene, SourceNode, Standing, WorkloadNode, WorkloadView
+from steersman.kube.client.client import Client
+from steersman.kube.config.config import AuthInfo, Config
+from steersman.runtime.manager.operator_bundle import OperatorBundle
+from steersman.web.model import Edge, PageSnapshot, RestartState, SourceNode, WorkloadNode, WorkloadView
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 WORKLOADS, NAMESPACES = 2_000, 20
-COMMON = [Standing.CURRENT] * 17 + [Standing.PENDING, Standing.OPEN, Standing.ROLLING]
+COMMON = [RestartState.CURRENT] * 17 + [RestartState.PENDING, RestartState.OPEN, RestartState.ROLLING]
 
 
 def large():
@@ -39,16 +39,19 @@ def large():
                 standing=COMMON[(space + number) % len(COMMON)],
             )
             used = [mine[(number * step) % 40] for step in (1, 3, 7)]
-            edges = [Edge(source=one.id, changed=node.standing is Standing.PENDING) for one in used]
+            edges = [Edge(source=one.id, changed=node.standing is RestartState.PENDING) for one in used]
             workloads.append(WorkloadView(workload=node, edges=edges))
-    return Scene(workloads=workloads, sources=sources, running=True)
+    return PageSnapshot(workloads=workloads, sources=sources, running=True)
 
 
 async def test_a_map_of_2000_workloads_is_drawn_moved_and_zoomed(page, managed, record_property, capsys):
     async with EmbeddedServer() as server:
-        config = ClusterConfig(server=server.url, ca=server.ca_pem.encode(), auth=User(token=server.token))
-        scene = large()
-        async with Client.connect(config) as client, managed(client, Parts(controllers=()), lambda: scene) as shop:
+        config = Config(server=server.url, ca=server.ca_pem.encode(), auth=AuthInfo(token=server.token))
+        snapshot = large()
+        async with (
+            Client.connect(config) as client,
+            managed(client, OperatorBundle(controllers=()), lambda: snapshot) as shop,
+        ):
             await page.goto(f"{shop.url}/map")
             canvas = page.locator("#picture canvas")
             await expect(canvas).to_have_attribute("data-nodes", str(WORKLOADS + 40 * NAMESPACES), timeout=90_000)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
 
 import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
@@ -13,7 +15,7 @@ from steersman.testing import FaultProxy, eventually
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 LONG = 90_000  # milliseconds that a fact may take on a busy machine
-VIEWS = ("/", "/map", "/history", "/workloads/deployment/shop/search", "/operators", "/vitals", "/workloads/a/b/c")
+VIEWS = ("/", "/map", "/history", "/workloads/deployment/shop/search", "/operators", "/health", "/workloads/a/b/c")
 expect.set_options(timeout=LONG)
 
 
@@ -25,17 +27,53 @@ async def go(page, shop, path):
 
 async def test_now_shows_what_waits_what_is_held_and_which_circuits_are_open(page, shop):
     await go(page, shop, "/")
-    await expect(page.locator("h1")).to_contain_text("circuit")
+    await expect(page.locator("h1")).to_have_text("2 problems need attention.")
     pending = page.locator("section.card", has_text="Pending")
     await expect(pending.locator(".workload .name")).to_have_text("search")
     await expect(pending.locator(".key")).to_have_text("shards")
     await expect(pending.locator(".countdown")).to_have_text(re.compile(r"in 11 h \d+ min"))
-    circuits = page.locator("section.card", has_text="Open circuits")
-    await expect(circuits).to_contain_text("cart")
+    circuits = page.locator("section.problem", has_text="Circuit open")
+    await expect(circuits.locator(".workload .name")).to_have_text(["weekly-report", "cart", "checkout"])  # one cause
+    await expect(circuits.locator("code.command")).to_have_text("steersman why cronjob/weekly-report -n shop")
     await expect(circuits).to_contain_text("budget used up (2 restarts in 24h)")
     await expect(page.locator("section.card", has_text="Held back")).to_contain_text(
         "steersman.dev/freeze on the workload"
     )
+
+
+async def test_now_answers_for_every_operator_and_leads_to_the_next_step(page, shop):
+    await go(page, shop, "/")
+    operators = page.locator("section.operators .entry")
+    await expect(operators).to_have_count(2)
+    await expect(operators.filter(has_text="lamps")).to_contain_text("1 of 2 lamps ready, 1 failing")
+    await expect(operators.filter(has_text="reload")).to_contain_text("circuit open")
+    lamp = page.locator("section.problem", has_text="Failing")
+    await expect(lamp.locator("code.command")).to_have_text("kubectl describe lamp '<b>'")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await lamp.get_by_role("button", name="Copy").click()
+    await expect(lamp.get_by_role("button")).to_have_text("Copied")
+    assert await page.evaluate("navigator.clipboard.readText()") == "kubectl describe lamp '<b>'"
+    await lamp.get_by_role("link", name="Runbook").click()
+    await expect(page.locator("h1")).to_have_text("SteersmanReconcileStuck")
+    await expect(page.locator("article li").first).to_be_visible()
+
+
+async def test_a_state_has_one_word_on_now_map_operators_and_status(page, shop):
+    await go(page, shop, "/")
+    problem = page.locator("section.problem .entry", has_text="cart")
+    await expect(problem.locator(".state")).to_contain_text("Circuit open")
+    await go(page, shop, "/map?text=cart")
+    await expect(page.locator("#list .entry .state.bad")).to_contain_text("Circuit open")
+    await expect(page.locator("#picture .key-signs")).to_contain_text("Circuit open")
+    await go(page, shop, "/operators")
+    row = page.locator("tbody tr", has_text="deployment/shop/cart").first
+    await expect(row.locator(".state.bad")).to_contain_text("Circuit open")
+    asked = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "steersman", "status", "--url", shop.url), stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await asked.communicate()
+    assert "Circuit open: cronjob/shop/weekly-report, deployment/shop/cart, deployment/shop/check" in printed.decode()
+    assert asked.returncode == 3
 
 
 async def test_a_change_shows_without_a_reload(page, shop):
@@ -74,13 +112,13 @@ async def test_a_workload_says_which_sources_and_rules_restart_it(page, shop):
 
 async def test_operators_show_their_tables_with_states_in_words(page, shop):
     await go(page, shop, "/operators")
-    await expect(page.locator("tbody tr").first).to_contain_text("kitchen")
-    await expect(page.locator("tbody tr").nth(1)).to_contain_text("bad")
+    await expect(page.locator("tbody tr", has_text="kitchen")).to_contain_text("Ready")
+    await expect(page.locator("tbody tr", has_text="broken")).to_contain_text("Failing")
     await expect(page.locator("h3", has_text="Switches")).to_be_visible()
 
 
 async def test_health_shows_watches_queues_and_charts(page, shop):
-    await go(page, shop, "/vitals")
+    await go(page, shop, "/health")
     await expect(page.locator("tr", has_text="reload-deployments")).to_be_visible()
     await expect(page.locator("tr", has_text="deployments.apps").first).to_contain_text("synced")
     assert await page.locator("figure.chart").count() == 5
@@ -92,12 +130,12 @@ async def test_without_javascript_every_view_reads(browser, shop):
     async with await browser.new_context(java_script_enabled=False) as context:
         page = await context.new_page()
         for path, told in (
-            ("/", "Open circuits"),
+            ("/", "Circuit open"),
             ("/map", "log-agent"),
             ("/history?text=banner", "frontend"),
             ("/workloads/deployment/shop/search", "configmap/search-index"),
             ("/operators", "kitchen"),
-            ("/vitals", "reload-deployments"),
+            ("/health", "reload-deployments"),
         ):
             await page.goto(shop.url + path)
             assert told in await page.locator("main").inner_text()
@@ -222,3 +260,40 @@ async def test_the_map_list_is_searched(page, shop):
 async def shown(page):
     texts = await page.locator("#list .entry").all_inner_texts()
     return texts and all("Circuit open" in text for text in texts)
+
+
+async def test_the_map_is_readable_and_scrolls_on_a_phone(browser, shop):
+    async with await browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    ) as context:
+        page = await context.new_page()
+        await go(page, shop, "/map")
+        canvas = page.locator("#picture canvas")
+        await expect(canvas).to_have_attribute("data-nodes", re.compile(r"[12]\d"))
+        assert float(await canvas.get_attribute("data-zoom")) > 0.9  # names are as large as other text
+        assert await canvas.evaluate("canvas => getComputedStyle(canvas).touchAction") == "pan-y"
+        box = await canvas.bounding_box()
+        await page.touchscreen.tap(box["x"] + 90, box["y"] + 44)
+        await expect(page.locator(".panel")).to_contain_text("used by")
+
+
+async def test_times_are_absolute_on_hover(page, shop):
+    await go(page, shop, "/")
+    absolute = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
+    for time in await page.locator("time").all():
+        await expect(time).to_have_attribute("title", absolute)
+
+
+async def test_the_theme_button_says_what_it_shows_and_what_it_does(page, shop):
+    await go(page, shop, "/")
+    button = page.locator("#theme")
+    await expect(button).to_have_text("Theme: auto")
+    await expect(button).to_have_attribute("title", "Use the light theme")
+    await button.click()
+    await expect(button).to_have_text("Theme: light")
+
+
+async def test_without_an_election_no_process_leads(page, shop):
+    await go(page, shop, "/health")
+    await expect(page.locator("#process")).to_have_text("Ready")
+    await expect(page.locator(".facts")).to_contain_text("Leader election")

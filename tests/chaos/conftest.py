@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
 from steersman.testing import FaultProxy
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry
 from structlog.contextvars import merge_contextvars
 
 from steersman.crd import crd_manifest
-from steersman.kube.client import Client, PatchType
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import ObjectMeta, Resource, Struct
-from steersman.kube.resources import Kind
-from steersman.runtime.controller import Controller
-from steersman.runtime.troubles import Limits
+from steersman.kube.api.gvk import Kind
+from steersman.kube.api.objects import ObjectMeta, Resource, Struct
+from steersman.kube.client.client import Client, PatchType
+from steersman.kube.config.kubeconfig import load_config
+from steersman.runtime.controller.builder import Controller
+from steersman.runtime.controller.stuck_keys import Limits
 from steersman.testing import FastClock, eventually, running
 
 SPEED = 20
@@ -82,7 +82,7 @@ async def test_log_and_metrics_say_which_object_fails_and_why(client, cluster, n
     mixed = (
         Controller(ConfigMap, reconcile, "mixed")
         .select(namespaces=[namespace], label_selector="role=bad")
-        .configured(timeout_seconds=2, concurrency=3)
+        .with_options(timeout_seconds=2, concurrency=3)
     )
     for what in ("raise", "hang", "nonsense"):
         await client.create(configmap(what, namespace, role="bad", do=what))
@@ -123,7 +123,9 @@ async def test_a_reconciler_that_writes_for_ever_is_named_and_keeps_nobody_else_
     restless = (
         Controller(ConfigMap, reconcile, "restless")
         .select(namespaces=[namespace], label_selector="role=bad")
-        .configured(concurrency=1, limits=Limits(writes_seconds=86_400))  # time is hurried here, and machines are slow
+        .with_options(
+            concurrency=1, limits=Limits(writes_seconds=86_400)
+        )  # time is hurried here, and machines are slow
     )
     await client.create(configmap("restless", namespace, role="bad"))
     reconciles = {"controller": "restless", "result": "success"}
@@ -139,13 +141,13 @@ async def test_a_reconciler_that_writes_for_ever_is_named_and_keeps_nobody_else_
             await eventually(lambda: metric(registry, "controller_runtime_reconcile_total", **reconciles) > count)
             assert metric(registry, "workqueue_adds_total", name="restless", controller="restless") > 20
             name = f"{namespace}/restless"
-            trouble = {"controller": "restless", "trouble": "writes"}
-            await eventually(lambda: metric(registry, "steersman_troubled_keys", **trouble) == 1)
-            assert metric(registry, "steersman_troubled_key_info", **trouble, object=name) == 1
+            stuck = {"controller": "restless", "trouble": "writes"}
+            await eventually(lambda: metric(registry, "steersman_troubled_keys", **stuck) == 1)
+            assert metric(registry, "steersman_troubled_key_info", **stuck, object=name) == 1
             warning = f"controller restless: {name} wrote something in each of its last 30 reconciles"
             assert any(line.startswith(warning) for line in manager.warnings())
             await eventually(lambda: not any(manager.ready().values()), "it is no reason to be taken out of service")
-            said = {"event": "a key is in trouble", "controller": "restless", "object": name, "trouble": "writes"}
+            said = {"event": "a key is stuck", "controller": "restless", "object": name, "kind": "writes"}
             await eventually(lambda: any(said.items() <= line.items() for line in lines), "the log says so")
             quiet = {"controller": "others", "result": "success"}
             assert metric(registry, "controller_runtime_reconcile_total", **quiet) == 5
@@ -206,7 +208,7 @@ def background(client: Client, *controllers: Controller, **options: Any) -> Any:
     """As `running`, for controllers of which one cannot start yet."""
     from contextlib import asynccontextmanager
 
-    from steersman.runtime.manager import Manager
+    from steersman.runtime.manager.manager import Manager
 
     @asynccontextmanager
     async def work():

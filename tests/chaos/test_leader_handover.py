@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.client import PatchType
-from steersman.kube.objects import ObjectMeta, Resource
-from steersman.kube.types.coordination import Lease
-from steersman.runtime.controller import Controller
-from steersman.runtime.elector import KubeLease, LeaderElector, LeadershipLost
-from steersman.runtime.manager import Manager
+from steersman.kube.api.objects import ObjectMeta, Resource
+from steersman.kube.api.types.coordination import Lease
+from steersman.kube.client.client import PatchType
+from steersman.runtime.controller.builder import Controller
+from steersman.runtime.leaderelection.elector import LeaderElector, LeadershipLost, LeaseLock
+from steersman.runtime.manager.manager import Manager
 from steersman.testing import FastClock, eventually
-from steersman.testing.processes import Child as Process
+from steersman.testing.controlplane.processes import Child as Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +129,7 @@ class Replica:
     async def start(self) -> None:
         clock = FastClock(SPEED)
         client = await self.road.client(through=True, clock=clock)
-        self.elector = LeaderElector(KubeLease(client, "chaos", self.namespace), identity=self.name, clock=clock)
+        self.elector = LeaderElector(LeaseLock(client, "chaos", self.namespace), identity=self.name, clock=clock)
         controller = (
             Controller(Parent, self._reconcile, "copy")
             .select(namespaces=[self.namespace], label_selector="role=parent")
@@ -230,7 +230,7 @@ class Child(sm.Resource, version="v1", kind="ConfigMap", plural="configmaps"):
     data: dict[str, str] | None = None
 
 async def reconcile(ctx, parent):
-    ref = sm.ObjectRef(f"{parent.name}-child", parent.namespace)
+    ref = sm.NamespacedName(f"{parent.name}-child", parent.namespace)
     live = ctx.cache[Child].get(ref)
     if live is None or live.data["value"] != parent.data["value"]:
         meta = sm.ObjectMeta(name=ref.name, namespace=ref.namespace, labels={"role": "child"})

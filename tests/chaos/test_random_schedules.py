@@ -18,13 +18,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.apiserver import EmbeddedServer
-from steersman.apiserver.faults import Fault
-from steersman.cache.progress import Progress
-from steersman.kube.client import PatchType
-from steersman.kube.errors import Gone, KubeError
-from steersman.kube.objects import ObjectMeta, Resource
-from steersman.runtime.controller import Controller
-from steersman.runtime.manager import Manager
+from steersman.apiserver.http.faults import Fault
+from steersman.cache.list_watch_state import ListWatchState
+from steersman.kube.api.errors import KubeError, ResourceExpired
+from steersman.kube.api.objects import ObjectMeta, Resource
+from steersman.kube.client.client import PatchType
+from steersman.runtime.controller.builder import Controller
+from steersman.runtime.manager.manager import Manager
 from steersman.testing import ControlPlane, FastClock, eventually
 
 if TYPE_CHECKING:
@@ -172,14 +172,14 @@ class Life:
             Controller(Parent, self._reconcile, "chaos")
             .select(namespaces=[namespace], label_selector="chaos,role=parent")
             .watches(Child, to=self._parent_of, namespaces=[namespace], label_selector="chaos,role=child")
-            .gone(self._gone)
+            .on_missing(self._gone)
         )
         self.registry = CollectorRegistry()
         self.manager = Manager(client, [controller], registry=self.registry, clock=clock)
         self.informers: list[Any] = list(self.manager.cluster().caches)
         for informer in self.informers:
             for reflector in informer._scopes.values():  # both ways to a first list are tried; users need no switch
-                reflector._progress = Progress(streaming=streaming)
+                reflector._progress = ListWatchState(streaming=streaming)
         for informer, witness in zip(self.informers, (self.parents, self.children), strict=True):
             informer.add_handler(witness)
         self.task = asyncio.create_task(self.manager.run())
@@ -313,7 +313,7 @@ class Trial:
             exact = {"resource_version": revision, "resource_version_match": "Exact"}
             try:
                 await self.direct.list(Child, namespace=self.namespace, **exact)
-            except Gone:
+            except ResourceExpired:
                 return True
             return False
 

@@ -9,12 +9,21 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.types import Deployment
-from steersman.operators.reload.controller import controllers
-from steersman.operators.reload.state import read_state
-from steersman.operators.reload.types import APPLIED, Budget, KindConfig, Options, Window
+from steersman.kube.api.types import Deployment
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
+from steersman.operators.reload.api.annotations import APPLIED
+from steersman.operators.reload.api.config import (
+    KindConfig,
+    ReloadOptions,
+    RestartBudget,
+    SourceKind,
+    SourceRef,
+    Window,
+)
+from steersman.operators.reload.controllers.setup import controllers
+from steersman.operators.reload.planning.state import read_state
+from steersman.operators.reload.sources.digest import key_digest, short_digest
 from steersman.testing import FaultProxy, eventually, running
 
 pytestmark = pytest.mark.slow  # many rounds; make test runs them, make check does not
@@ -50,9 +59,9 @@ async def test_broken_connections_neither_lose_nor_double_a_restart(cluster, cli
     await client.apply(configmap(namespace, "0"), field_manager="test")
     for name in names:
         await client.create(deployment(name, namespace))
-    options = Options(
+    options = ReloadOptions(
         window=AT_ONCE,
-        budget=Budget(restarts=0),
+        budget=RestartBudget(restarts=0),
         kinds=(KindConfig(kind="Deployment"),),
         namespaces=frozenset({namespace}),
     )
@@ -70,14 +79,16 @@ async def test_broken_connections_neither_lose_nor_double_a_restart(cluster, cli
                 for _ in range(chance.randrange(20)):
                     await state(client, names[0], namespace)  # not a time: a number of requests
                 await chance.choice([proxy.cut, proxy.reset])()
-            await client.create(deployment("fresh", namespace))  # seeded with what the source says at the end
+            app = SourceRef(SourceKind.CONFIGMAP, namespace, "app")
+            last = short_digest(app, "mode", key_digest(str(CHANGES).encode()))
 
             async def converged():
-                last = await state(client, "fresh", namespace)
                 found = [await state(client, name, namespace) for name in names]
-                return last is not None and all(one.sources == last.sources for one in found)
+                return all(applied.sources["configmap/app"].keys["mode"] == last for applied in found)
 
             await eventually(converged, "every workload runs the last change")
+            await client.create(deployment("fresh", namespace))
+            await eventually(lambda: state(client, "fresh", namespace))
     for name in names:
         assert 1 <= len((await state(client, name, namespace)).restarts) <= CHANGES
     assert not (await state(client, "fresh", namespace)).restarts

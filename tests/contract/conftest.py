@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steersman.testing.manifests import Space, widgets_crd
-from steersman.testing.rawapi import RawApi, ssl_context
+from steersman.testing.raw_api import RawApi, ssl_context
+from tests.support.manifests import Space, widgets_crd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from steersman.testing.servers import ApiServer
+    from steersman.testing.raw_api import ApiServer
 
 _numbers = itertools.count(1)
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.cache import InformerPool
-from steersman.kube.client import Client, PatchType
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import ObjectMeta, PartialObjectMetadata, Resource
-from steersman.kube.resources import Kind, ObjectRef
-from steersman.kube.transport import TransportOptions
+from steersman.cache import SharedInformerFactory
+from steersman.kube.api.gvk import Kind, NamespacedName
+from steersman.kube.api.objects import ObjectMeta, PartialObjectMetadata, Resource
+from steersman.kube.client.client import Client, PatchType
+from steersman.kube.config.kubeconfig import load_config
+from steersman.kube.transport.transport import TransportOptions
 from steersman.testing import FaultProxy, eventually
+from steersman.testing.clock import FastClock
+from steersman.testing.controlplane.launcher import ControlPlane
 
 
 class ConfigMap(Resource, version="v1"):
@@ -42,7 +45,7 @@ async def client(cluster, tmp_path):
 
 @pytest.fixture(params=["streaming", "listing"])
 def pool(request, client):
-    return InformerPool(
+    return SharedInformerFactory(
         client, random=random.Random(1), registry=CollectorRegistry(), streaming=request.param == "streaming"
     )
 
@@ -103,7 +106,7 @@ async def test_plain_dicts_are_cached_like_structs(pool, client, run, namespace)
     await client.create(configmap("a", namespace, x="1"))
     informer = await run(pool.informer(CONFIGMAPS, namespaces=[namespace]))
     with informer.snapshot() as snapshot:
-        kept = snapshot.get(ObjectRef("a", namespace))
+        kept = snapshot.get(NamespacedName("a", namespace))
     assert kept["data"] == {"x": "1"}
     assert "managedFields" not in kept["metadata"]
 
@@ -119,7 +122,7 @@ async def test_a_collection_larger_than_an_answer_may_be_is_there_in_smaller_pag
         await client.create(configmap(f"large-{number:02}", namespace, x="x" * 20_000))
     options = TransportOptions(max_response_bytes=150_000)
     async with Client.connect(client.transport.config, options=options) as narrow:
-        pool = InformerPool(narrow, random=random.Random(1), registry=CollectorRegistry(), streaming=False)
+        pool = SharedInformerFactory(narrow, random=random.Random(1), registry=CollectorRegistry(), streaming=False)
         informer = await run(pool.informer(ConfigMap, namespaces=[namespace]))
         assert names(informer) == [f"large-{number:02}" for number in range(12)]
 
@@ -197,9 +200,80 @@ async def test_a_cut_connection_loses_nothing(cluster, client, namespace, tmp_pa
         direct = cluster.kubeconfig()
         (tmp_path / "proxied").write_text(direct.replace(address.netloc, proxy.address))
         async with Client.connect(load_config(tmp_path / "proxied")) as through:
-            pool = InformerPool(through, random=random.Random(1), registry=CollectorRegistry())
+            pool = SharedInformerFactory(through, random=random.Random(1), registry=CollectorRegistry())
             informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
             for number in range(5):
                 await proxy.cut()
                 await client.create(configmap(f"n{number}", namespace))
             await eventually(lambda: names(informer) == [f"n{n}" for n in range(5)])
+
+
+class RecordedWaits(FastClock):
+    """A fast clock that keeps what the informer reported as its problem whenever it began to wait."""
+
+    def __init__(self):
+        super().__init__(60.0)
+        self.informer: Any = None
+        self.problems: list[str] = []
+
+    async def sleep(self, seconds):
+        self.problems.append(self.informer.health().problem or "")
+        await super().sleep(seconds)
+
+
+@pytest.fixture(scope="module")
+async def own_plane():
+    async with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture(params=["embedded", pytest.param("own_plane", marks=pytest.mark.real)], ids=["embedded", "real"])
+def restarting(request):
+    """A server, and how to restart it so that it no longer has the history before."""
+    server = request.getfixturevalue(request.param)
+    if isinstance(server, ControlPlane):
+        return server, server.restart_server
+
+    async def forget():
+        server.compact()
+
+    return server, forget
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "listing"])
+async def test_after_a_restart_of_the_server_a_410_is_followed_by_the_state_without_a_wait(
+    restarting, streaming, tmp_path
+):
+    server, restart = restarting
+    address, clock, registry = urlsplit(server.url), RecordedWaits(), CollectorRegistry()
+    (tmp_path / "direct").write_text(server.kubeconfig())
+    async with FaultProxy(address.hostname, address.port) as proxy, asyncio.TaskGroup() as tasks:
+        (tmp_path / "proxied").write_text(server.kubeconfig().replace(address.netloc, proxy.address))
+        async with (
+            Client.connect(load_config(tmp_path / "direct")) as direct,
+            Client.connect(load_config(tmp_path / "proxied")) as through,
+        ):
+            pool = SharedInformerFactory(
+                through, random=random.Random(1), registry=registry, streaming=streaming, clock=clock
+            )
+            informer = clock.informer = pool.informer(ConfigMap, namespaces=["default"], label_selector="suite=cache")
+            running = tasks.create_task(informer.run())
+            await asyncio.wait_for(informer.wait_synced(), 90)
+            proxy.refuse()
+            await proxy.reset()
+            name = f"missed-{'streaming' if streaming else 'listing'}"
+            await direct.create(configmap(name, "default"))
+            await eventually(lambda: len(clock.problems) >= 5)
+            await restart()
+            proxy.accept()
+            await eventually(lambda: name in names(informer))
+            running.cancel()
+    reasons = {
+        sample.labels["reason"]
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "steersman_cache_failures_total"
+    }
+    assert "Expired" in reasons
+    assert not [problem for problem in clock.problems if "too old" in problem]

@@ -11,19 +11,19 @@ from steersman.kube import (
     BadRequest,
     Client,
     Conflict,
-    Gone,
+    DecodeFailure,
     Invalid,
     NotFound,
     PartialObjectMetadata,
     PatchType,
+    ResourceExpired,
     Selector,
     Timeout,
     Unauthorized,
-    Undecodable,
     load_config,
 )
-from steersman.kube.objects import ObjectMeta, Resource, Struct
-from steersman.kube.types import Deployment
+from steersman.kube.api.objects import ObjectMeta, Resource, Struct
+from steersman.kube.api.types import Deployment
 
 
 class ConfigMap(Resource, version="v1"):
@@ -110,7 +110,7 @@ async def test_an_object_with_a_finalizer_stays_and_says_so(client):
     left = await client.delete(ConfigMap, "a")
     assert left is not None
     assert left.metadata.deletion_timestamp
-    await client.modify(ConfigMap, "a", lambda found: setattr(found.metadata, "finalizers", None))
+    await client.update_with_retry(ConfigMap, "a", lambda found: setattr(found.metadata, "finalizers", None))
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "a")
 
@@ -147,7 +147,7 @@ async def test_a_watch_gives_every_change_from_a_revision_on(client, ns):
     async with client.watch(Strict, namespace=ns, resource_version=start, timeout_seconds=30) as events:
         seen = [await asyncio.wait_for(anext(events), 90) for _ in range(4)]
     assert [event.type for event in seen] == ["ADDED", "ADDED", "MODIFIED", "DELETED"]
-    assert isinstance(seen[1].object, Undecodable)
+    assert isinstance(seen[1].object, DecodeFailure)
     assert seen[1].object.metadata.name == "empty"
     assert [seen[at].object.data for at in (0, 2, 3)] == [{"k": "1"}, {"k": "2"}, {"k": "2"}]
 
@@ -163,9 +163,9 @@ async def test_a_streamed_list_ends_with_its_bookmark(client, ns, into):
 
 
 async def test_a_watch_ends_when_it_was_asked_to(client, ns):
-    async with client.watch(ConfigMap, namespace=ns, timeout_seconds=1) as events:
-        async for _ in events:
-            pass
+    options = {"namespace": ns, "field_selector": "metadata.name=missing", "timeout_seconds": 1}
+    async with client.watch(ConfigMap, **options) as events:
+        assert [event async for event in events if event.type != "BOOKMARK"] == []
 
 
 async def test_a_revision_of_the_future_is_refused_at_once(client):
@@ -175,7 +175,7 @@ async def test_a_revision_of_the_future_is_refused_at_once(client):
 
 
 async def test_a_continue_token_that_means_nothing_is_refused(client):
-    with pytest.raises((BadRequest, Gone)):
+    with pytest.raises((BadRequest, ResourceExpired)):
         await client.transport.request("GET", ConfigMap.KIND.path(), params={"limit": "1", "continue": "nonsense"})
 
 
@@ -185,8 +185,8 @@ async def test_modify_keeps_what_the_struct_does_not_name(client):
     def upgrade(workload):
         workload.spec.template.spec.containers[0].image = "app:2"
 
-    changed = await client.modify(Workload, "web", upgrade)
-    again = await client.modify(Workload, "web", upgrade)
+    changed = await client.update_with_retry(Workload, "web", upgrade)
+    again = await client.update_with_retry(Workload, "web", upgrade)
     assert again.metadata.resource_version == changed.metadata.resource_version  # nothing differed, nothing written
     whole = await client.get(Workload, "web", into=dict)
     container = whole["spec"]["template"]["spec"]["containers"][0]
@@ -201,7 +201,7 @@ async def test_two_who_modify_at_once_both_get_through(client):
     def add(key):
         return lambda found: setattr(found, "data", {**(found.data or {}), key: "1"})
 
-    await asyncio.gather(*(client.modify(ConfigMap, "a", add(key)) for key in "xyz"))
+    await asyncio.gather(*(client.update_with_retry(ConfigMap, "a", add(key)) for key in "xyz"))
     assert (await client.get(ConfigMap, "a")).data == {"x": "1", "y": "1", "z": "1"}
 
 
@@ -228,7 +228,7 @@ async def test_a_service_account_gets_a_token_and_an_administrator_may_do_anythi
 
 
 async def test_discovery_knows_the_kinds_and_their_names(client):
-    served = {found.kind.qualified: found for found in await client.discover()}
+    served = {found.kind.qualified: found for found in await client.api_resources()}
     deployments = served["deployments.apps"]
     assert deployments.kind == Deployment.KIND
     assert "deploy" in deployments.short_names

@@ -11,19 +11,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.errors import ConfigError
-from steersman.kube.client import Client
-from steersman.kube.errors import Conflict, Invalid
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import ObjectMeta, Resource, Struct
-from steersman.kube.patches import PatchType
-from steersman.kube.resources import ObjectRef
-from steersman.kube.types.coordination import Lease
-from steersman.kube.types.core import Event
-from steersman.runtime.conditions import Condition, condition, with_conditions
-from steersman.runtime.controller import Controller
-from steersman.runtime.manager import Manager
-from steersman.runtime.program import serve
-from steersman.runtime.result import done, requeue
+from steersman.kube.api.errors import Conflict, Invalid
+from steersman.kube.api.gvk import NamespacedName
+from steersman.kube.api.objects import ObjectMeta, Resource, Struct
+from steersman.kube.api.patches import PatchType
+from steersman.kube.api.types.coordination import Lease
+from steersman.kube.api.types.core import Event
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
+from steersman.runtime.controller.builder import Controller
+from steersman.runtime.controller.result import done, requeue
+from steersman.runtime.manager.manager import Manager
+from steersman.runtime.manager.run import serve
+from steersman.runtime.reconcile.conditions import Condition, new_condition, set_conditions
 from steersman.testing import eventually
 
 
@@ -150,12 +150,12 @@ async def test_at_rest_nothing_is_written(client, namespace):
     async with running(client, copying(namespace, runs)) as manager:
         writes = Writes(client)
         await eventually(lambda: _all_children(client, namespace, 5))
-        queue = manager.engine("copy").queue
-        await eventually(lambda: not queue._dirty and not queue.running)
+        queue = manager.runner("copy").queue
+        await eventually(lambda: not queue._dirty and not queue.processing)
         writes.made.clear()
         before = len(runs)
-        manager.engine("copy").add_all()
-        await eventually(lambda: len(runs) >= before + 5 and not queue._dirty and not queue.running)
+        manager.runner("copy").add_all()
+        await eventually(lambda: len(runs) >= before + 5 and not queue._dirty and not queue.processing)
         assert writes.made == []
 
 
@@ -180,10 +180,10 @@ async def test_status_updates_of_a_child_cause_no_applies_but_changes_of_its_spe
     await client.create(parent(namespace))
     controller = Controller(ConfigMap, reconcile, "deploy").select(namespaces=[namespace], label_selector="role=parent")
     async with running(client, controller.owns(Deployment, namespaces=[namespace])) as manager:
-        queue = manager.engine("deploy").queue
+        queue = manager.runner("deploy").queue
 
         async def at_rest():
-            return not queue._dirty and not queue.running and runs
+            return not queue._dirty and not queue.processing and runs
 
         await eventually(at_rest)
         await asyncio.gather(*(eventually(at_rest) for _ in range(3)))
@@ -220,7 +220,7 @@ async def test_a_status_is_patched_only_when_it_differs(client, namespace):
     controller = Controller(Deployment, reconcile).select(namespaces=[namespace])
     async with running(client, controller) as manager:
         await eventually(lambda: len(answers) >= 2)  # its own write brought it back once
-        manager.engine("deployment").queue.add(ObjectRef("d", namespace))
+        manager.runner("deployment").queue.add(NamespacedName("d", namespace))
         await eventually(lambda: len(answers) >= 3)
     assert answers[0] is True
     assert not any(answers[1:])
@@ -233,7 +233,7 @@ async def test_a_reconcile_sees_its_own_writes_and_so_does_the_next_one(client, 
     seen: list[tuple[str | None, str | None]] = []
 
     async def reconcile(ctx, app):
-        ref = ObjectRef("counter", namespace)
+        ref = NamespacedName("counter", namespace)
         before = ctx.cache[Child].get(ref)
         number = int((before.data or {}).get("n", "0")) + 1 if before else 1
         await ctx.apply(Child(metadata=ObjectMeta(name="counter", labels={"role": "child"}), data={"n": str(number)}))
@@ -268,7 +268,7 @@ async def test_a_finalizer_holds_an_object_back_until_it_has_been_cleaned_up(cli
         Controller(ConfigMap, reconcile, "final")
         .select(namespaces=[namespace], label_selector="role=parent")
         .finalizer("example.org/cleanup", cleanup)
-        .gone(lambda ctx, key: steps.append(f"gone {key.name}"))
+        .on_missing(lambda ctx, key: steps.append(f"gone {key.name}"))
     )
     await client.create(parent(namespace))
     async with running(client, controller):
@@ -365,7 +365,7 @@ async def test_conditions_that_several_programs_write_at_one_moment_are_all_ther
             looked.append(kind)
             await read.wait()
             known = service.status.conditions if service.status else None
-            new = with_conditions(known, condition(kind, True, "Told"), now=ctx.clock.time())
+            new = set_conditions(known, new_condition(kind, True, "Told"), now=ctx.clock.time())
             await ctx.status(service, conditions=new)
 
         return Controller(Service, reconcile, kind.lower()).select(namespaces=[namespace])
@@ -380,7 +380,7 @@ async def test_conditions_that_several_programs_write_at_one_moment_are_all_ther
         managers = [await stack.enter_async_context(running(client, telling(kind))) for kind in kinds]
         await eventually(told)
     failures = [
-        manager.engine(kind.lower()).tally.results["error"] for manager, kind in zip(managers, kinds, strict=True)
+        manager.runner(kind.lower()).tally.results["error"] for manager, kind in zip(managers, kinds, strict=True)
     ]
     assert failures == [0, 0, 0]
 
@@ -389,7 +389,7 @@ async def test_a_deleted_child_is_gone_for_the_reconcile_that_deleted_it_and_a_n
     seen: list[Any] = []
 
     async def reconcile(ctx, app):
-        ref = ObjectRef("doomed", namespace)
+        ref = NamespacedName("doomed", namespace)
         doomed = ctx.cache[Child].get(ref)
         if doomed is not None:
             seen.append(await ctx.delete(doomed))
@@ -430,16 +430,16 @@ async def test_a_reconciler_that_raises_hangs_or_returns_nonsense_harms_nobody_e
     controller = (
         Controller(ConfigMap, reconcile, "mixed")
         .select(namespaces=[namespace], label_selector="role=parent")
-        .configured(concurrency=2, timeout_seconds=0.1)
+        .with_options(concurrency=2, timeout_seconds=0.1)
     )
     async with running(client, controller) as manager:
-        tally = manager.engine("mixed").tally
+        tally = manager.runner("mixed").tally
         await eventually(lambda: tally.results["error"] >= 8 and tally.timeouts >= 1)
         for number in range(10):
             await client.create(parent(namespace, f"good{number}"))
         await eventually(lambda: len(good) >= 10)
         assert tally.panics >= 3
-        assert manager.engine("mixed").queue.failures(ObjectRef("raise", namespace)) > 0
+        assert manager.runner("mixed").queue.num_requeues(NamespacedName("raise", namespace)) > 0
     assert sorted(good) == [f"good{number}" for number in range(10)]
 
 
@@ -448,9 +448,9 @@ async def test_a_blocking_reconciler_runs_in_a_thread_and_can_do_everything(clie
 
     def reconcile(ctx, app):
         ctx.apply(Child(metadata=ObjectMeta(name="made", labels={"role": "child"}), data={"by": "thread"}))
-        seen.append(ctx.cache[Child].get(ObjectRef("made", namespace)).data)
+        seen.append(ctx.cache[Child].get(NamespacedName("made", namespace)).data)
         seen.append(len(ctx.cache[Child].list(namespace=namespace)))
-        seen.append(ctx.delete(Child, ObjectRef("made", namespace)))
+        seen.append(ctx.delete(Child, NamespacedName("made", namespace)))
         ctx.event(app, "Threaded", "it worked")
         return done
 
@@ -492,7 +492,7 @@ async def test_objects_mapped_to_others_are_noticed_by_the_one_they_leave_and_th
         runs.append(app.name)
 
     def parent_named_in(obj):
-        return [ObjectRef(obj.data["of"], namespace)]
+        return [NamespacedName(obj.data["of"], namespace)]
 
     for name in ("a", "b"):
         await client.create(parent(namespace, name))
@@ -521,9 +521,9 @@ async def test_plain_dicts_work_like_classes(client, namespace):
         again = await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "1"}})
         same = made["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
         seen.append((made["metadata"]["ownerReferences"][0]["name"], same))
-        seen.append("managedFields" in ctx.cache[kind].get(ObjectRef("made", namespace))["metadata"])
-        await ctx.delete(ctx.cache[kind].get(ObjectRef("made", namespace)))
-        seen.append(ctx.cache[kind].get(ObjectRef("made", namespace)))
+        seen.append("managedFields" in ctx.cache[kind].get(NamespacedName("made", namespace))["metadata"])
+        await ctx.delete(ctx.cache[kind].get(NamespacedName("made", namespace)))
+        seen.append(ctx.cache[kind].get(NamespacedName("made", namespace)))
 
     await client.create(parent(namespace))
     controller = (
@@ -544,7 +544,7 @@ async def test_an_object_that_lingers_after_its_deletion_is_seen_as_terminating_
     seen: list[Any] = []
 
     async def reconcile(ctx, obj):
-        ref = ObjectRef("held", namespace)
+        ref = NamespacedName("held", namespace)
         held = ctx.cache[Child].get(ref)
         if held is not None and held.metadata.deletion_timestamp is None:
             await ctx.delete(held)
@@ -590,7 +590,7 @@ async def test_fields_that_are_no_longer_applied_are_removed_and_those_of_others
         await eventually(holds({"a": "1", "b": "2"}))
         await client.patch(ConfigMap, "made", {"data": {"theirs": "x"}}, namespace=namespace)
         del wanted["b"]
-        manager.engine("fields").queue.add(ObjectRef("parent", namespace))
+        manager.runner("fields").queue.add(NamespacedName("parent", namespace))
         await eventually(holds({"a": "1", "theirs": "x"}))
 
 
@@ -623,7 +623,7 @@ async def test_a_controller_may_read_and_write_in_another_cluster(client, namesp
         await far.apply(Child(metadata=meta, data=obj.data))
 
     def back(obj):
-        return [ObjectRef("parent", namespace)]
+        return [NamespacedName("parent", namespace)]
 
     await client.create(parent(namespace, value="one"))
     controller = (

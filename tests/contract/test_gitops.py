@@ -9,8 +9,9 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 import steersman as sm
-from steersman.operators.reload.controller import controllers
-from steersman.operators.reload.types import APPLIED, RESTARTED_AT, Budget, KindConfig, Options, Window
+from steersman.operators.reload.api.annotations import APPLIED, RESTARTED_AT
+from steersman.operators.reload.api.config import KindConfig, ReloadOptions, RestartBudget, Window
+from steersman.operators.reload.controllers.setup import controllers
 from steersman.testing import eventually, running
 
 AT_ONCE = Window(quiet=timedelta(0), limit=timedelta(0))
@@ -45,7 +46,9 @@ WAYS = {
 def at_once(namespace):
     """The reload operator for the Deployments of a namespace, without a window or a budget."""
     kinds = (KindConfig(kind="Deployment"),)
-    options = Options(window=AT_ONCE, budget=Budget(restarts=0), kinds=kinds, namespaces=frozenset({namespace}))
+    options = ReloadOptions(
+        window=AT_ONCE, budget=RestartBudget(restarts=0), kinds=kinds, namespaces=frozenset({namespace})
+    )
     return controllers(options, registry=CollectorRegistry())
 
 

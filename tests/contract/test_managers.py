@@ -12,21 +12,23 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.crd import crd_manifest
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import ObjectMeta, Resource, Struct
-from steersman.kube.types.coordination import Lease
-from steersman.kube.types.core import ConfigMap, Namespace, Secret, ServiceAccount
-from steersman.kube.types.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
-from steersman.runtime.controller import Controller
-from steersman.runtime.election import Timing
-from steersman.runtime.elector import KubeLease, LeaderElector
-from steersman.runtime.manager import Manager
-from steersman.runtime.result import requeue
-from steersman.runtime.sharding import KubeShards
+from steersman.kube.api.objects import ObjectMeta, Resource, Struct
+from steersman.kube.api.types.coordination import Lease
+from steersman.kube.api.types.core import ConfigMap, Namespace, Secret, ServiceAccount
+from steersman.kube.api.types.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
+from steersman.runtime.controller.builder import Controller
+from steersman.runtime.controller.result import requeue
+from steersman.runtime.leaderelection.elector import LeaderElector, LeaseLock
+from steersman.runtime.leaderelection.rules import LeaseTimings
+from steersman.runtime.manager.manager import Manager
+from steersman.runtime.sharding.member import KubeShards
 from steersman.testing import FaultProxy, eventually
 
-QUICK = Timing(lease_seconds=60, renew_seconds=40, retry_seconds=0.3)  # asks often; no busy machine takes a lease away
+QUICK = LeaseTimings(
+    lease_seconds=60, renew_seconds=40, retry_seconds=0.3
+)  # asks often; no busy machine takes a lease away
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def configmap(namespace: str, name: str, **data: str) -> ConfigMap:
 
 
 async def test_a_lease_is_held_renewed_and_given_back(client, namespace):
-    elector = LeaderElector(KubeLease(client, "leader", namespace), identity="me", timing=QUICK)
+    elector = LeaderElector(LeaseLock(client, "leader", namespace), identity="me", timing=QUICK)
     await elector.acquire()
     first = await client.get(Lease, "leader", namespace=namespace)
     held = first.spec
@@ -89,7 +91,7 @@ async def test_a_second_manager_waits_warm_and_takes_over_when_the_first_ends(cl
         return Controller(ConfigMap, reconcile, "app").select(namespaces=[namespace], label_selector="suite=managers")
 
     def elected(name: str) -> LeaderElector:
-        return LeaderElector(KubeLease(client, "leader", namespace), identity=name, timing=QUICK)
+        return LeaderElector(LeaseLock(client, "leader", namespace), identity=name, timing=QUICK)
 
     await client.create(configmap(namespace, "one"))
     first = make(client, acts_as("first"), elector=elected("first"))
@@ -140,7 +142,7 @@ async def test_processes_share_namespaces_and_take_over_what_another_leaves(clie
             assert not two.done()
         await asyncio.wait([one])
         one.result()
-    assert first.engine("app").tally.panics == second.engine("app").tally.panics == 0
+    assert first.runner("app").tally.panics == second.runner("app").tally.panics == 0
 
 
 class GadgetSpec(Struct):
@@ -194,7 +196,7 @@ async def test_a_kind_that_is_missing_at_the_start_is_found_when_it_is_installed
 
             await eventually(ready)
         finally:
-            from steersman.kube.types.apiextensions import CustomResourceDefinition
+            from steersman.kube.api.types.apiextensions import CustomResourceDefinition
 
             await client.delete(CustomResourceDefinition, "gadgets.managers.example.org")
 

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.patches import PatchType
-from steersman.kube.types.coordination import Lease
-from steersman.runtime.election import Record, Timing
-from steersman.runtime.sharding import TABLE, KubeShards, ShardMember
+from steersman.kube.api.patches import PatchType
+from steersman.kube.api.types.coordination import Lease
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
+from steersman.runtime.leaderelection.rules import LeaderElectionRecord, LeaseTimings
+from steersman.runtime.sharding.member import TABLE, KubeShards, ShardMember
 from steersman.testing import eventually
 
-TIMING = Timing(lease_seconds=6, renew_seconds=4, retry_seconds=0.3)
+TIMING = LeaseTimings(lease_seconds=6, renew_seconds=4, retry_seconds=0.3)
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def test_a_table_that_cannot_be_read_or_is_gone_is_made_anew_and_shared_ag
 async def test_a_member_that_comes_back_while_its_lease_is_being_removed_keeps_it(client, cluster, namespace):
     store = KubeShards(client, "group", namespace)
     lease = store.lease("member")
-    seen = Record(holder="member", duration_seconds=6, renewed=1_000_000_000.0)
+    seen = LeaderElectionRecord(holder="member", duration_seconds=6, renewed=1_000_000_000.0)
     version = await lease.write(seen, "")
     await lease.write(replace(seen, renewed=1_000_000_001.0), version)
     await store.sweep({"group-shards-member": seen})

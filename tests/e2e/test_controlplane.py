@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from steersman.testing import ControlPlane, ControlPlaneError, Program, RawApi, eventually
-from steersman.testing.binaries import CONTROL_PLANE
-from steersman.testing.identities import IdentityError
-from steersman.testing.rawapi import ssl_context
+from steersman.testing.controlplane.binaries import CONTROL_PLANE
+from steersman.testing.raw_api import ssl_context
+from steersman.testing.service_accounts import IdentityError
 
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from steersman.testing import eventually
-from steersman.testing.binaries import find_program
+from steersman.testing.controlplane.binaries import find_program
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -76,7 +76,7 @@ async def test_up_returns_when_it_is_usable_and_down_leaves_nothing(home):
     assert (await steersman("controlplane", "down"))[1] == "no control plane is running\n"
 
 
-async def test_a_killed_keeper_takes_everything_with_it_and_up_starts_afresh(home):
+async def test_a_killed_supervisor_takes_everything_with_it_and_up_starts_afresh(home):
     assert (await steersman("controlplane", "up"))[0] == 0
     running = json.loads((await steersman("controlplane", "status", "-o", "json"))[1])
     os.kill(running["pid"], signal.SIGKILL)
@@ -87,13 +87,13 @@ async def test_a_killed_keeper_takes_everything_with_it_and_up_starts_afresh(hom
     assert (await steersman("controlplane", "down"))[0] == 0
 
 
-async def test_when_a_program_ends_the_keeper_ends_the_rest(home):
+async def test_when_a_program_ends_the_supervisor_ends_the_rest(home):
     assert (await steersman("controlplane", "up"))[0] == 0
     running = json.loads((await steersman("controlplane", "status", "-o", "json"))[1])
     os.kill(running["processes"]["etcd"], signal.SIGKILL)
     await eventually(lambda: not alive(running["pid"]))
     assert not any(alive(pid) for pid in running["processes"].values())
-    assert "etcd ended with code -9" in (home / "cache" / "controlplane" / "keeper.log").read_text()
+    assert "etcd ended with code -9" in (home / "cache" / "controlplane" / "supervisor.log").read_text()
 
 
 async def test_a_control_plane_that_does_not_start_says_why(home):

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from steersman.testing import RawApi
-from steersman.testing.rawapi import ssl_context
+from steersman.testing.raw_api import ssl_context
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
 

@@ -11,18 +11,17 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from steersman.cli.pythonfiles import load_python
-from steersman.cli.webhooks import secret_name
+from steersman.cli.install.webhooks import secret_name
+from steersman.cli.python_files import load_python
 from steersman.crd import crd_manifest
-from steersman.kube.errors import Invalid
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.patches import PatchType
-from steersman.kube.types import Secret
-from steersman.runtime.servingcerts import CONFIGURATIONS
+from steersman.kube.api.errors import Invalid
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.patches import PatchType
+from steersman.kube.api.types import Secret
+from steersman.kube.config.kubeconfig import load_config
+from steersman.runtime.webhook.certificate_source import CONFIGURATIONS
 from steersman.testing import eventually
-from steersman.testing.ports import PromisedPort
-from steersman.testing.processes import Child
+from steersman.testing.controlplane.processes import Child, ReservedPort
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "database.py"
 EVERYTHING = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
@@ -47,7 +46,7 @@ async def known(real, client, namespace):
     await client.apply(crd_manifest(example.Database))
     name = f"database-{namespace}"
     account = await real.service_account(name, RULES, namespace=namespace)
-    with PromisedPort() as port:
+    with ReservedPort() as port:
         address = f"127.0.0.1:{port.number}"
         for manifest in printed("--name", name, "-n", namespace, "--host", address, "--rights"):
             for webhook in manifest.get("webhooks", ()):  # other tests make databases too

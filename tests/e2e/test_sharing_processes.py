@@ -9,13 +9,13 @@ from collections import defaultdict
 
 import pytest
 
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.patches import PatchType
-from steersman.kube.types import ConfigMap, Lease, Namespace
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.patches import PatchType
+from steersman.kube.api.types import ConfigMap, Lease, Namespace
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
 from steersman.testing import eventually
-from steersman.testing.processes import Child
+from steersman.testing.controlplane.processes import Child
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from steersman.apiserver import EmbeddedServer
-from steersman.kube.client import Client
-from steersman.kube.clusterconfig import ClusterConfig, User
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.types.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
-from steersman.kube.types.batch import Job
-from steersman.kube.types.core import Node
-from steersman.kube.types.discovery import EndpointSlice
-from steersman.kube.types.pods import Pod
+from steersman.kube.api.types.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from steersman.kube.api.types.batch import Job
+from steersman.kube.api.types.core import Node
+from steersman.kube.api.types.discovery import EndpointSlice
+from steersman.kube.api.types.pods import Pod
+from steersman.kube.client.client import Client
+from steersman.kube.config.config import AuthInfo, Config
+from steersman.kube.config.kubeconfig import load_config
 from steersman.simulate import controllers, simulation
 from steersman.simulate.annotations import FAIL, TERMINATE_AFTER
 from steersman.testing import eventually
@@ -26,7 +26,7 @@ from steersman.testing import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steersman.runtime.manager import Manager
+    from steersman.runtime.manager.manager import Manager
     from steersman.testing.programs import Program
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
@@ -276,9 +276,10 @@ async def test_a_service_has_the_ready_pods_as_endpoints(client: Client, namespa
     await eventually(lambda: endpoints([True, True]))
 
 
+@pytest.mark.slow
 async def test_a_simulation_that_is_started_again_finds_nothing_to_write() -> None:
     async with EmbeddedServer() as server:
-        config = ClusterConfig(server=server.url, ca=server.ca_pem.encode(), auth=User(token=server.token))
+        config = Config(server=server.url, ca=server.ca_pem.encode(), auth=AuthInfo(token=server.token))
         async with Client.connect(config) as client:
             async with simulation(client) as manager:
                 for kind in ("Deployment", "StatefulSet", "DaemonSet"):
@@ -324,11 +325,12 @@ def _at_rest(manager: Manager, server: EmbeddedServer) -> Callable[[], bool]:
 
 def _idle(manager: Manager) -> bool:
     """Whether nobody works on anything or is about to; deadlines far ahead do not count."""
-    queues = [manager.engine(one.name).queue for one in controllers()]
+    queues = [manager.runner(one.name).queue for one in controllers()]
     waiting = [entry["inSeconds"] for queue in queues for entry in queue.describe()["waiting"]]
-    return not any(len(queue) or queue.running for queue in queues) and all(seconds > 2 for seconds in waiting)
+    return not any(len(queue) or queue.processing for queue in queues) and all(seconds > 2 for seconds in waiting)
 
 
+@pytest.mark.slow
 async def test_the_command_simulates_a_cluster_when_asked_to(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     process = await asyncio.create_subprocess_exec(

@@ -7,7 +7,7 @@ import sys
 import structlog
 from structlog.testing import capture_logs
 
-from steersman.logger import Logger
+from steersman.logger import FloodLog, Logger
 
 
 def test_a_line_carries_its_own_values_and_those_bound_before():
@@ -30,8 +30,36 @@ def test_every_level_says_what_it_is_called():
     assert lines[-1]["exc_info"] is True
 
 
+async def test_a_flood_is_one_line_and_the_next_one_says_how_many_were_left_out(clock):
+    floods = FloodLog(Logger("a"), seconds=60, clock=clock)
+    with capture_logs() as lines:
+        for number in range(100):
+            floods.warning("refused", kind=number % 2, peer=number)
+        floods.error("failed")
+        await clock.advance(60)
+        floods.warning("refused", kind=0)
+        floods.warning("refused", kind=0)
+        await clock.advance(60)
+        floods.warning("refused", kind=0)
+    assert [(line["event"], line.get("peer"), line.get("not_logged")) for line in lines] == [
+        ("refused", 0, None),
+        ("refused", 1, None),
+        ("failed", None, None),
+        ("refused", None, 49),
+        ("refused", None, 1),
+    ]
+
+
+async def test_what_is_known_of_floods_is_bounded(clock):
+    floods = FloodLog(Logger("a"), most=10, clock=clock)
+    with capture_logs():
+        for number in range(1000):
+            floods.warning("refused", kind=number)
+    assert len(floods._floods) <= 10
+
+
 def test_a_cache_and_its_client_load_no_structlog_until_something_is_said():
-    program = "import sys, steersman.cache.pool, steersman.kube.client; sys.exit('structlog' in sys.modules)"
+    program = "import sys, steersman.cache.factory, steersman.kube.client.client; sys.exit('structlog' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

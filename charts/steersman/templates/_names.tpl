@@ -33,7 +33,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- toYaml (merge $settings .Values.config) -}}
 {{- end }}
 
-{{- /* The generated rules of every operator that runs, then the extra ones. $scope is "cluster" or "namespace". */ -}}
+{{- /* The generated rules of every operator that runs, then the extra ones. $scope is "cluster", "namespace" or "own" (of the process itself). */ -}}
 {{- define "steersman.rules" -}}
 {{- $root := index . 0 }}{{ $scope := index . 1 -}}
 {{- range $root.Values.operators }}

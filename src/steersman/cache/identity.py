@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.kube.resources import ObjectRef
+from steersman.kube.api.gvk import NamespacedName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["is_newer", "labels_of", "ref_of", "revision_of", "uid_of"]
 
 
-def ref_of(obj: Any) -> ObjectRef:
+def ref_of(obj: Any) -> NamespacedName:
     """The key of an object."""
     if isinstance(obj, dict):
         meta = obj["metadata"]
-        return ObjectRef(meta["name"], meta.get("namespace", ""))
+        return NamespacedName(meta["name"], meta.get("namespace", ""))
     meta = obj.metadata
-    return ObjectRef(meta.name, meta.namespace)
+    return NamespacedName(meta.name, meta.namespace)
 
 
 def uid_of(obj: Any) -> str:

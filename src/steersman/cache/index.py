@@ -14,7 +14,7 @@ from steersman.logger import Logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from steersman.kube.resources import ObjectRef
+    from steersman.kube.api.gvk import NamespacedName
 
 
 __all__ = ["Index"]
@@ -30,7 +30,7 @@ class Index(Generic[T]):
     def __init__(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
         self.name = name
         self.function = function
-        self._refs: dict[str, set[ObjectRef]] = {}
+        self._refs: dict[str, set[NamespacedName]] = {}
 
     def values(self, obj: T) -> frozenset[str]:
         """The values of one object."""
@@ -40,11 +40,11 @@ class Index(Generic[T]):
             log.exception("an index function failed; the object is not found by this index", index=self.name)
             return frozenset()
 
-    def refs(self, value: str) -> Collection[ObjectRef]:
+    def refs(self, value: str) -> Collection[NamespacedName]:
         """The objects that have `value`, in no order."""
         return self._refs.get(value, ())
 
-    def move(self, ref: ObjectRef, old: T | None, new: T | None) -> None:
+    def move(self, ref: NamespacedName, old: T | None, new: T | None) -> None:
         """`ref` was `old` and is `new`; None where it is absent."""
         before = self.values(old) if old is not None else frozenset()
         after = self.values(new) if new is not None else frozenset()

@@ -6,8 +6,8 @@ An informer is *synced* when every handler has returned for every object of the 
 namespace, a namespace that may not be read does not hold up the rest: it counts as handled, shows in `health()` with
 the missing rule, and joins as soon as the right is granted.
 
-With `by_name`, single objects are followed instead (`steersman.cache.named`): "always", or where a collection is
-"refused". Then `want` says which, and `knows` whether the store can already answer for one.
+With `by_name`, single objects are followed instead (`cache.single_object`): "always", or where a collection is
+"refused". Then `set_interest` says which, and `is_synced_for` whether the store can already answer for one.
 
 An informer for an *optional* kind is synced, and empty, also while the kind does not exist; when it is installed, its
 objects come as any others.
@@ -19,34 +19,35 @@ object is named in the log and in `health()`, and a metric counts it.
 from __future__ import annotations
 
 import asyncio
-import copy
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from steersman.cache.contract import SourceHealth
+from steersman.cache.copies import copy_of
+from steersman.cache.handlers import Subscribers
 from steersman.cache.identity import ref_of
-from steersman.cache.named import NamedObjects
-from steersman.cache.progress import REFUSED_LIMIT, SELDOM_LIMIT, SINGLE_LIMIT
+from steersman.cache.interfaces import SourceHealth
+from steersman.cache.list_watch_state import REFUSED_LIMIT, SELDOM_LIMIT, SINGLE_LIMIT
 from steersman.cache.reflector import Reflector
-from steersman.cache.store import Store
-from steersman.cache.subscribers import Subscribers
+from steersman.cache.single_object import NamedObjects
+from steersman.cache.store import ObjectStore
 from steersman.clock import SYSTEM_CLOCK, Clock
-from steersman.kube.codec import Undecodable
-from steersman.kube.errors import CredentialsFailed, Forbidden, NotFound, Unauthorized
-from steersman.kube.resources import Kind, ObjectRef
+from steersman.kube.api.errors import CredentialsFailed, Forbidden, NotFound, Unauthorized
+from steersman.kube.api.gvk import Kind, NamespacedName
+from steersman.kube.api.types.core import ConfigMap, Secret
+from steersman.kube.client.codec import DecodeFailure
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
     from random import Random
 
-    from steersman.cache.contract import Handler, Subscription
+    from steersman.cache.interfaces import EventHandler, HandlerRegistration
     from steersman.cache.metrics import CacheMetrics
     from steersman.cache.store import StoreSnapshot
-    from steersman.kube.client import Client
+    from steersman.kube.client.client import Client
 
 __all__ = ["ByName", "SharedInformer", "SingleScope"]
 
@@ -56,11 +57,13 @@ ByName: TypeAlias = Literal["never", "refused", "always"]  # when single names a
 log = Logger(__name__)
 
 
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_VALUES: Final = (ConfigMap.KIND, Secret.KIND)  # kinds whose annotations may hold values a second time
 ABSENT: Final = "the server has no such kind (is the CustomResourceDefinition installed?)"
 
 
 class SharedInformer(Generic[T]):
-    """See `steersman.cache.contract.Informer` for what it promises."""
+    """See `steersman.cache.interfaces.Informer` for what it promises."""
 
     def __init__(
         self,
@@ -87,9 +90,11 @@ class SharedInformer(Generic[T]):
         self._clock = clock
         self._transform = transform
         self._carries_managers = _carries_managers(target)
-        self._as_decoded = transform is None and not self._carries_managers  # objects are stored as they come
-        self._store: Store[T] = Store(clock=clock)
-        self._bad: dict[ObjectRef, str] = {}
+        self._carries_copies = self.kind in _VALUES or transform is not None
+        # Objects are stored as they come.
+        self._as_decoded = transform is None and not self._carries_managers and not self._carries_copies
+        self._store: ObjectStore[T] = ObjectStore(clock=clock)
+        self._bad: dict[NamespacedName, str] = {}
         self._synced = asyncio.Event()
         self._log = log.bind(source=self.name)
         self._metrics = metrics.reflector(self.name, cluster)
@@ -109,18 +114,20 @@ class SharedInformer(Generic[T]):
         )
         patience = SELDOM_LIMIT if optional or by_name != "never" else REFUSED_LIMIT
 
-        def single(ref: ObjectRef, news: Callable[[], None]) -> Reflector[T]:
+        def single(ref: NamespacedName, on_status: Callable[[], None]) -> Reflector[T]:
             fields = ",".join(filter(None, (f"metadata.name={ref.name}", field_selector)))
             origin = _Collection(client, target, ref.namespace or None, label_selector, fields)
             sink = SingleScope(self._store, self._subscribers, ref, self._forget)
-            return make(origin, sink, on_status=news, refused_limit=SINGLE_LIMIT)
+            return make(origin, sink, on_status=on_status, refused_limit=SINGLE_LIMIT)
 
         self._named = NamedObjects(single, self._store.let_go, needed=self._needs_name)
         scopes: Iterable[str | None] = [None] if namespaces is None else sorted(namespaces)
         self._scopes: dict[str | None, Reflector[T]] = {}
+        self._sinks: dict[str | None, _Scope[T]] = {}
         for scope in scopes if by_name != "always" else ():
             origin = _Collection(client, target, scope, label_selector, field_selector)
             sink = _Scope(self._store, self._subscribers, scope, self._forget, self._forget_all_but)
+            self._sinks[scope] = sink
             self._scopes[scope] = make(origin, sink, on_status=self._check_synced, refused_limit=patience)
         self._check_synced()  # nothing to wait for where everything goes by name
 
@@ -152,16 +159,35 @@ class SharedInformer(Generic[T]):
             objects=len(self._store),
             resource_version=self._store.revision,
             last_event_seconds=now - min(heard) if heard else None,
-            refused=self._named.refused or any(map(self._is_barred, self._scopes.values())) or self._is_unknown(),
-            unseen=frozenset(scope for scope, one in self._scopes.items() if scope and not one.status.synced),
+            refused=self._named.refused or any(map(self._is_forbidden, self._scopes.values())) or self._is_unknown(),
+            unseen=frozenset(scope for scope, found in self._scopes.items() if scope and not found.status.synced),
             problem="; ".join(problems) or None,
+            unknown=self._why_unknown(),
+            coverage=self._coverage(),
             partial=bool(problems) and not self._is_down(),
         )
 
     def _is_down(self) -> bool:
         """Whether nothing of what it watches can be watched."""
-        failing = [one.status.error is not None and not self._is_expected(one) for one in self._scopes.values()]
+        reflectors = self._scopes.values()
+        failing = [found.status.error is not None and not self._is_expected(found) for found in reflectors]
         return bool(failing) and all(failing)
+
+    def _why_unknown(self) -> str | None:
+        """Why nothing is known of a kind that is optional and may not be read: that it has no objects is not known."""
+        if self._by_name != "never" or not self._scopes:
+            return None
+        errors = [found.status.error if self._is_expected(found) else None for found in self._scopes.values()]
+        return str(errors[0]) if all(isinstance(error, Forbidden) for error in errors) else None
+
+    def _coverage(self) -> str:
+        statuses = [reflector.status for reflector in self._scopes.values()]
+        if statuses and all(self._optional and isinstance(status.error, NotFound) for status in statuses):
+            return "kind not installed"
+        if self._by_name != "never" and any(status.refused for status in statuses):
+            return "list forbidden, names in use are watched one by one"
+        unseen = sum(scope is not None and not found.status.synced for scope, found in self._scopes.items())
+        return f"{unseen} of {len(statuses)} namespaces unknown" if unseen else ""
 
     def _problems(self) -> list[str]:
         found = []
@@ -178,24 +204,24 @@ class SharedInformer(Generic[T]):
             found.append(f"and {len(self._bad) - 3} more objects left out")
         return found
 
-    def _is_barred(self, reflector: Reflector[T]) -> bool:
+    def _is_forbidden(self, reflector: Reflector[T]) -> bool:
         """Whether a collection may not be read, and that matters."""
         return reflector.status.refused and not self._is_expected(reflector)
 
     def _is_unknown(self) -> bool:
         """Whether the server does not know who asks: then it is of no use to ask for less."""
-        errors = [one.status.error for one in self._scopes.values()]
-        return any(isinstance(one, Unauthorized) and not isinstance(one, CredentialsFailed) for one in errors)
+        errors = [reflector.status.error for reflector in self._scopes.values()]
+        return any(isinstance(error, Unauthorized) and not isinstance(error, CredentialsFailed) for error in errors)
 
     def _is_expected(self, reflector: Reflector[T]) -> bool:
         """Whether it does not matter that a collection cannot be read: names stand in for it, or it is optional."""
         status = reflector.status
         hidden = not status.synced and isinstance(status.error, Forbidden)
-        absent = self._optional and (hidden or isinstance(status.error, NotFound))  # not yet, or not any more
+        absent = self._optional and (hidden or isinstance(status.error, NotFound))  # not yet, or no longer
         return absent or (status.refused and self._by_name != "never")
 
     def _check_synced(self) -> None:
-        self._named.look()
+        self._named.check()
         if not self._synced.is_set() and all(self._settled(scope) for scope in self._scopes):
             self._synced.set()
 
@@ -203,31 +229,48 @@ class SharedInformer(Generic[T]):
         status = self._scopes[scope].status
         return status.synced or (scope is not None and status.refused) or self._is_expected(self._scopes[scope])
 
+    # -- lists in the place of a watch ---------------------------------------------------------------------------
+
+    def refresh(self, namespace: str) -> None:
+        """List a namespace soon, where lists stand in for a watch that is not allowed; elsewhere this does nothing."""
+        reflector = self._scopes.get(namespace) or self._scopes.get(None)
+        if reflector is not None:
+            reflector.refresh(namespace)
+
+    def listed_before(self, namespace: str) -> str:
+        """Where lists stand in for a watch: the resourceVersion of the list before the last one of that namespace.
+
+        What is new in the last list appeared after that. Empty where a watch delivers each change.
+        """
+        scope = namespace if namespace in self._scopes else None
+        reflector = self._scopes.get(scope)
+        return self._sinks[scope].listed_before(namespace) if reflector and reflector.is_listing_only else ""
+
     # -- single names --------------------------------------------------------------------------------------------
 
-    def want(self, user: Hashable, refs: Collection[ObjectRef]) -> None:
+    def set_interest(self, user: Hashable, refs: Collection[NamespacedName]) -> None:
         """`user` wants these names and no others, where names are followed one by one; elsewhere this does nothing."""
         if self._by_name != "never":
-            self._named.want(user, refs)
+            self._named.set_interest(user, refs)
 
-    def on_news(self, tell: Callable[[ObjectRef], None]) -> None:
+    def on_name_resolved(self, tell: Callable[[NamespacedName], None]) -> None:
         """Call `tell` whenever a name that is followed by itself becomes known, or turns out not to be readable."""
-        if tell not in self._named.on_news:
-            self._named.on_news.append(tell)
+        if tell not in self._named.on_name_resolved:
+            self._named.on_name_resolved.append(tell)
 
-    def knows(self, ref: ObjectRef) -> bool:
+    def is_synced_for(self, ref: NamespacedName) -> bool:
         """Whether the store says truly if this object exists."""
-        return self._named.knows(ref) if self._needs_name(ref) else True
+        return self._named.is_synced_for(ref) if self._needs_name(ref) else True
 
-    def knows_all(self, namespace: str) -> bool:
+    def is_namespace_synced(self, namespace: str) -> bool:
         """Whether the store says truly which objects of a namespace there are."""
-        return not self._needs_name(ObjectRef("", namespace))
+        return not self._needs_name(NamespacedName("", namespace))
 
-    def trouble_with(self, ref: ObjectRef) -> str | None:
-        """Why `knows` will not become true soon."""
+    def why_not_synced(self, ref: NamespacedName) -> str | None:
+        """Why `is_synced_for` will not become true soon."""
         return self._named.problem(ref)
 
-    def _needs_name(self, ref: ObjectRef) -> bool:
+    def _needs_name(self, ref: NamespacedName) -> bool:
         if self._by_name == "never" or (self._namespaces is not None and ref.namespace not in self._namespaces):
             return False
         reflector = self._scopes.get(ref.namespace) or self._scopes.get(None)
@@ -235,7 +278,7 @@ class SharedInformer(Generic[T]):
 
     # -- reading and writing -------------------------------------------------------------------------------------
 
-    def add_handler(self, handler: Handler[T]) -> Subscription:
+    def add_handler(self, handler: EventHandler[T]) -> HandlerRegistration:
         """Deliver changes from now on, and what is known already as initial creations."""
         return self._subscribers.add(handler, self._store.base())
 
@@ -249,7 +292,8 @@ class SharedInformer(Generic[T]):
 
     def kept(self, obj: T) -> T | None:
         """What is stored of an object; None when that fails, which is named like that of any other object."""
-        return obj if self._as_decoded else self._project_one(copy.deepcopy(obj))  # the writer keeps its own
+        own = copy_of(obj)  # the writer keeps its own
+        return own if self._as_decoded else self._project_one(own)
 
     def record_write(self, obj: T) -> None:
         """Show the server's answer to a write until the watch has it."""
@@ -257,23 +301,25 @@ class SharedInformer(Generic[T]):
         if kept is not None:
             self._store.record_write(kept)
 
-    def record_delete(self, ref: ObjectRef, uid: str) -> None:
+    def record_delete(self, ref: NamespacedName, uid: str) -> None:
         """Hide what the server said is gone until the watch agrees."""
         self._store.record_delete(ref, uid)
 
-    # -- what the reflectors tell --------------------------------------------------------------------------------
+    # -- what the reflectors deliver --------------------------------------------------------------------------------
 
     def _project(self, objects: Sequence[T]) -> Sequence[T | None]:
         """The objects as they are stored; None for one that cannot be."""
-        if self._as_decoded and not self._bad and Undecodable not in set(map(type, objects)):
+        if self._as_decoded and not self._bad and DecodeFailure not in set(map(type, objects)):
             return objects
         return [self._project_one(obj) for obj in objects]
 
     def _project_one(self, obj: T) -> T | None:
-        if isinstance(obj, Undecodable):
+        if isinstance(obj, DecodeFailure):
             self._leave_out(obj, f"it does not decode: {obj.error}")
             return None
         try:
+            if self._carries_copies:
+                _drop_copy(obj)
             kept = obj if self._transform is None else self._transform(obj)
             if self._carries_managers:
                 kept = _slim(kept)
@@ -284,10 +330,10 @@ class SharedInformer(Generic[T]):
             self._bad.pop(ref_of(obj), None)
         return kept
 
-    def _forget(self, ref: ObjectRef) -> None:
+    def _forget(self, ref: NamespacedName) -> None:
         self._bad.pop(ref, None)
 
-    def _forget_all_but(self, known: Collection[ObjectRef], scope: str | None) -> None:
+    def _forget_all_but(self, known: Collection[NamespacedName], scope: str | None) -> None:
         """A complete list names the objects that cannot be read; others of that scope are gone."""
         for ref in [ref for ref in self._bad if ref not in known and scope in {None, ref.namespace}]:
             del self._bad[ref]
@@ -301,15 +347,15 @@ class SharedInformer(Generic[T]):
 
 
 class _Scope(Generic[T]):
-    """Where one reflector's news goes: its part of the store, then the subscribers."""
+    """Where one reflector delivers: its part of the store, then the subscribers."""
 
     def __init__(
         self,
-        store: Store[T],
+        store: ObjectStore[T],
         subscribers: Subscribers[T],
         namespace: str | None,
-        forget: Callable[[ObjectRef], None],
-        forget_all_but: Callable[[Collection[ObjectRef], str | None], None],
+        forget: Callable[[NamespacedName], None],
+        forget_all_but: Callable[[Collection[NamespacedName], str | None], None],
     ) -> None:
         self._store = store
         self._subscribers = subscribers
@@ -317,10 +363,27 @@ class _Scope(Generic[T]):
         self._forget = forget  # a left-out object is gone
         self._forget_all_but = forget_all_but
         self._filled = False
+        self._complete = ""  # the resourceVersion of the last complete list…
+        self._parts: dict[str, str] = {}  # …and of the lists of single namespaces since then
+        self._before: tuple[str, dict[str, str]] = ("", {})  # the same, before the last list
 
-    async def replace(self, objects: Iterable[T], revision: str, keep: Collection[ObjectRef]) -> None:
-        self._forget_all_but(keep, self._namespace)
-        changes = self._store.replace(objects, revision, namespace=self._namespace, keep=keep)
+    def listed_before(self, namespace: str) -> str:
+        complete, parts = self._before
+        return parts.get(namespace, complete)
+
+    async def replace(
+        self, objects: Iterable[T], revision: str, keep: Collection[NamespacedName], *, namespace: str | None = None
+    ) -> None:
+        self._before = (self._complete, self._parts)
+        if namespace is None:
+            self._complete, self._parts = revision, {}
+        else:
+            self._parts = {**self._parts, namespace: revision}
+        self._forget_all_but(keep, namespace or self._namespace)
+        if namespace is None or namespace == self._namespace:
+            changes = self._store.replace(objects, revision, namespace=self._namespace, keep=keep)
+        else:
+            changes = self._store.replace_part(objects, namespace=namespace, keep=keep)
         initial, self._filled = not self._filled, True
         await self._subscribers.deliver_all(changes, initial=initial)
 
@@ -343,30 +406,36 @@ class _Scope(Generic[T]):
 class SingleScope(_Scope[T]):
     """The same for the reflector of one name; what it hears says nothing about other names.
 
-    Where the collection can be read again, both deliver for a moment: what comes late then is not told.
+    Where the collection can be read again, both deliver for a moment: what comes late then is dropped.
     """
 
     def __init__(
-        self, store: Store[T], subscribers: Subscribers[T], ref: ObjectRef, forget: Callable[[ObjectRef], None]
+        self,
+        store: ObjectStore[T],
+        subscribers: Subscribers[T],
+        ref: NamespacedName,
+        forget: Callable[[NamespacedName], None],
     ) -> None:
         super().__init__(store, subscribers, ref.namespace, forget, lambda _known, _scope: None)
         self._ref = ref
 
-    async def replace(self, objects: Iterable[T], revision: str, keep: Collection[ObjectRef]) -> None:
+    async def replace(
+        self, objects: Iterable[T], revision: str, keep: Collection[NamespacedName], **_part: str | None
+    ) -> None:
         found = next(iter(objects), None)
         initial, self._filled = not self._filled, True
         if found is None and keep:
             return  # it is there and cannot be read: what was known of it stays
-        change = self._store.settle(self._ref, found)
+        change = self._store.replace_one(self._ref, found)
         self._store.reached_name(self._ref, revision)
         if change is not None:
             await self._subscribers.deliver_all([change], initial=initial)
 
     def upsert(self, objects: Sequence[T]) -> None:
-        super().upsert([obj for obj in objects if not self._store.is_past(obj)])
+        super().upsert([obj for obj in objects if not self._store.is_stale(obj)])
 
     def remove(self, obj: T) -> None:
-        if not self._store.is_past(obj):
+        if not self._store.is_stale(obj):
             super().remove(obj)
 
     def reached(self, revision: str) -> None:
@@ -390,8 +459,9 @@ class _Collection:
             "field_selector": field_selector,
         }
 
-    def pages(self, *, resource_version: str, limit: int) -> Any:
-        return self._client.pages(self._target, resource_version=resource_version or None, limit=limit, **self._options)
+    def pages(self, *, resource_version: str, limit: int, namespace: str | None = None) -> Any:
+        options = self._options if namespace is None else {**self._options, "namespace": namespace}
+        return self._client.pages(self._target, resource_version=resource_version or None, limit=limit, **options)
 
     def watch(self, *, resource_version: str, timeout_seconds: int, send_initial_events: bool) -> Any:
         return self._client.watch(
@@ -413,9 +483,9 @@ def _carries_managers(target: Any) -> bool:
 
 
 def _slim(obj: T) -> T:
-    """`obj` without managedFields, which are most of an object's bytes and nobody's business in a cache.
+    """`obj` without managedFields, which are most of an object's bytes and of no use in a cache.
 
-    Changed in place: it has just been decoded, and nobody else has seen it.
+    Changed in place: it has just been decoded, and no reader has seen it.
     """
     if isinstance(obj, dict):
         obj["metadata"].pop("managedFields", None)
@@ -424,6 +494,17 @@ def _slim(obj: T) -> T:
         if getattr(metadata, "managed_fields", None) is not None:
             metadata.managed_fields = None
     return obj
+
+
+def _drop_copy(obj: Any) -> None:
+    """Take kubectl's copy of the object out of its annotations: of a Secret, it holds every value once more.
+
+    In place, as above, and before a transform sees it, which may keep annotations.
+    """
+    metadata = obj["metadata"] if isinstance(obj, dict) else getattr(obj, "metadata", None)
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else getattr(metadata, "annotations", None)
+    if annotations:
+        annotations.pop(LAST_APPLIED, None)
 
 
 def _describe(
@@ -447,4 +528,4 @@ def _describe(
 def _unique(name: str, target: Any, taken: Collection[str]) -> str:
     """The name, followed by what tells this source from others for the same objects: its class, or at last a number."""
     candidates = (f"{name} as {getattr(target, '__name__', 'dict')}{f' {n}' if n > 1 else ''}" for n in count(1))
-    return name if name not in taken else next(one for one in candidates if one not in taken)
+    return name if name not in taken else next(candidate for candidate in candidates if candidate not in taken)

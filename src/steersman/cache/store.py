@@ -1,13 +1,13 @@
-"""What is known of one kind: objects, indexes, and views that hold still.
+"""The store: the objects of one kind, their indexes, and snapshots that do not change.
 
-Two layers. *Base* is what the watch delivered; handlers are told about changes of base and nothing else. *Overlay* is
+Two layers. *Base* is what the watch delivered; handlers see changes of base and nothing else. *Overlay* is
 the server's answers to our own writes, each shown in place of base until base has caught up with it. What readers see
 is overlay over base:
 
     visible(ref) = overlay[ref] if ref in overlay else base[ref]
 
 Invariants:
-- an overlay entry is newer than base, and goes the moment base reaches its revision: nobody else's change is hidden;
+- an overlay entry is newer than base, and goes when base reaches its revision: no change of another client is hidden;
 - indexes describe exactly what is visible;
 - a snapshot shows what was visible when it was taken, plus the writes recorded through it. It costs nothing to take:
   the store saves the old state of a key into the open snapshots when that key changes.
@@ -23,15 +23,16 @@ import msgspec
 
 from steersman.cache.identity import is_newer, labels_of, ref_of, revision_of, uid_of
 from steersman.cache.index import Index
+from steersman.cache.mutation_detector import detector
 from steersman.clock import SYSTEM_CLOCK, Clock
-from steersman.kube.resources import ObjectRef
+from steersman.kube.api.gvk import NamespacedName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from steersman.cache.contract import LabelMatcher
+    from steersman.cache.interfaces import LabelMatcher
 
-__all__ = ["TOMBSTONE_SECONDS", "Change", "Store", "StoreSnapshot"]
+__all__ = ["TOMBSTONE_SECONDS", "Delta", "ObjectStore", "StoreSnapshot"]
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ T = TypeVar("T")
 TOMBSTONE_SECONDS = 30.0
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class Delta(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One step of one object. `old` None: it appeared. `new` None: it vanished."""
 
     old: T | None
@@ -53,25 +54,28 @@ class _Tombstone(msgspec.Struct, frozen=True, gc=False):
     until: float
 
 
-class Store(Generic[T]):
+class ObjectStore(Generic[T]):
     """The objects of one informer."""
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._base: dict[str, dict[str, T]] = {}  # namespace -> name -> object
-        self._overlay: dict[ObjectRef, T | _Tombstone] = {}
+        self._overlay: dict[NamespacedName, T | _Tombstone] = {}
         self._indexes: dict[str, Index[T]] = {}
         self._snapshots: list[StoreSnapshot[T]] = []
         self._size = 0
         self._reached: dict[str | None, str] = {}  # namespace, or None for all of them -> the revision base has reached
 
-        self._followed: dict[ObjectRef, str] = {}  # a name with a watch of its own -> the revision that has reached
+        self._followed: dict[
+            NamespacedName, str
+        ] = {}  # a name with a watch of its own -> the revision that has reached
+        self._detector = detector()
 
     # -- what the watch delivers ---------------------------------------------------------------------------------
 
-    def upsert(self, obj: T) -> Change[T]:
+    def upsert(self, obj: T) -> Delta[T]:
         """The watch says that `obj` is now like this."""
-        return Change(self.upserts((obj,))[0], obj)
+        return Delta(self.upserts((obj,))[0], obj)
 
     def upserts(self, objects: Iterable[T]) -> list[T | None]:
         """As `upsert` of one after the other; what each of them replaces.
@@ -79,7 +83,7 @@ class Store(Generic[T]):
         In one loop, with no call per object: of all that a change costs, this is the part that grows with the cluster.
         """
         replaced: list[T | None] = []
-        watched = bool(self._overlay or self._indexes or self._snapshots)  # by others than handlers
+        watched = bool(self._overlay or self._indexes or self._snapshots or self._detector)  # by others than handlers
         base, where = self._base, None
         space: dict[str, T] = {}
         for obj in objects:
@@ -90,7 +94,7 @@ class Store(Generic[T]):
                 meta = obj.metadata  # type: ignore[attr-defined]  # everything that is not a dict is a Resource
                 name, namespace = meta.name, meta.namespace
             if watched:
-                ref = ObjectRef(name, namespace)
+                ref = NamespacedName(name, namespace)
                 before = self._visible(ref)
             if namespace != where:
                 where = namespace
@@ -104,10 +108,12 @@ class Store(Generic[T]):
             if watched:
                 self._catch_up(ref, obj)
                 self._shown(ref, before)
+                if self._detector is not None:
+                    self._moved(old, obj)
             replaced.append(old)
         return replaced
 
-    def remove(self, obj: T) -> Change[T] | None:
+    def remove(self, obj: T) -> Delta[T] | None:
         """The watch says that `obj` is gone. None when it was not known."""
         ref = ref_of(obj)
         before = self._visible(ref)
@@ -120,7 +126,8 @@ class Store(Generic[T]):
         self._size -= 1
         self._catch_up(ref, obj)
         self._shown(ref, before)
-        return Change(old, None)
+        self._moved(old, None)
+        return Delta(old, None)
 
     def replace(
         self,
@@ -128,20 +135,29 @@ class Store(Generic[T]):
         revision: str,
         *,
         namespace: str | None = None,
-        keep: Collection[ObjectRef] = (),
-    ) -> list[Change[T]]:
+        keep: Collection[NamespacedName] = (),
+    ) -> list[Delta[T]]:
         """A complete list: what is neither in it nor in `keep` is gone. With `namespace`, complete for that one only.
 
         Returns the changes, deletions first; an object with the same uid and resourceVersion is not one.
         """
-        fresh: dict[str, dict[str, T]] = {}
-        for obj in objects:
-            ref = ref_of(obj)
-            fresh.setdefault(ref.namespace, {})[ref.name] = obj
-        spaces = list(self._base) if namespace is None else [namespace]
-        changes: list[Change[T]] = []
-        if not self._size and not self._overlay and not self._snapshots and not self._indexes:
+        fresh = _by_namespace(objects)
+        if not (self._size or self._overlay or self._snapshots or self._indexes or self._detector):
             return self._fill(fresh, revision, namespace)
+        changes = self._exchange(fresh, list(self._base) if namespace is None else [namespace], keep)
+        self.progress(revision, namespace=namespace)
+        return changes
+
+    def replace_part(
+        self, objects: Iterable[T], *, namespace: str, keep: Collection[NamespacedName] = ()
+    ) -> list[Delta[T]]:
+        """As `replace` for one namespace of a store that holds all of them: how far the others are does not change."""
+        return self._exchange(_by_namespace(objects), [namespace], keep)
+
+    def _exchange(
+        self, fresh: dict[str, dict[str, T]], spaces: Iterable[str], keep: Collection[NamespacedName]
+    ) -> list[Delta[T]]:
+        changes: list[Delta[T]] = []
         for space in spaces:
             kept = fresh.get(space, {})
             for name, old in list(self._base.get(space, {}).items()):
@@ -156,17 +172,16 @@ class Store(Generic[T]):
                 if old_obj is not None and _same(old_obj, obj):
                     continue
                 changes.append(self.upsert(obj))
-        self.progress(revision, namespace=namespace)
         return changes
 
-    def settle(self, ref: ObjectRef, obj: T | None) -> Change[T] | None:
-        """What a complete list of one name says: the object, or that there is none. None when that is no news."""
+    def replace_one(self, ref: NamespacedName, obj: T | None) -> Delta[T] | None:
+        """What a complete list of one name says: the object, or that there is none. None when nothing changed."""
         old = self._base_get(ref)
         if obj is None:
             return None if old is None else self.remove(old)
         return None if old is not None and _same(old, obj) else self.upsert(obj)
 
-    def reached_name(self, ref: ObjectRef, revision: str) -> None:
+    def reached_name(self, ref: NamespacedName, revision: str) -> None:
         """As `progress`, for a name with a watch of its own."""
         self._followed[ref] = revision
         entry = self._overlay.get(ref)
@@ -174,26 +189,26 @@ class Store(Generic[T]):
             del self._overlay[ref]
             self._shown(ref, entry)
 
-    def let_go(self, ref: ObjectRef) -> None:
-        """A name has no watch any more: nothing is known of its object."""
+    def let_go(self, ref: NamespacedName) -> None:
+        """A name is no longer watched: nothing is known of its object."""
         self._followed.pop(ref, None)
-        self.settle(ref, None)
+        self.replace_one(ref, None)
 
-    def is_past(self, obj: T) -> bool:
-        """Whether base has something newer under the name of `obj`: somebody else who delivers to it was faster."""
+    def is_stale(self, obj: T) -> bool:
+        """Whether base has something newer under the name of `obj`: another watch that delivers to it was faster."""
         known = self._base_get(ref_of(obj))
         comparable = known is not None and revision_of(known).isdecimal() and revision_of(obj).isdecimal()
         return comparable and is_newer(revision_of(known), revision_of(obj))
 
-    def _fill(self, fresh: dict[str, dict[str, T]], revision: str, namespace: str | None) -> list[Change[T]]:
-        """The first list, while nobody looks yet: the same as one `upsert` each, without the ceremony."""
+    def _fill(self, fresh: dict[str, dict[str, T]], revision: str, namespace: str | None) -> list[Delta[T]]:
+        """The first list, before there are readers: the same as one `upsert` each, but cheaper."""
         self._base = fresh
         self._size = sum(map(len, fresh.values()))
         self._reached[namespace] = revision
-        return [Change(None, obj) for members in fresh.values() for obj in members.values()]
+        return [Delta(None, obj) for members in fresh.values() for obj in members.values()]
 
     def reached(self, revision: str, *, namespace: str | None = None) -> None:
-        """The last object told of was at `revision`; cheaper than `progress`, for every batch of events."""
+        """The last object delivered was at `revision`; cheaper than `progress`, for every batch of events."""
         self._reached[namespace] = revision
 
     def progress(self, revision: str, *, namespace: str | None = None) -> None:
@@ -219,13 +234,14 @@ class Store(Generic[T]):
         held = self._overlay.get(ref)
         if held is not None and not isinstance(held, _Tombstone) and not is_newer(revision_of(obj), revision_of(held)):
             return
-        if base is None and self._is_past(ref, revision_of(obj)):
+        if base is None and self._is_stale(ref, revision_of(obj)):
             return  # the watch is already past this write, and the object is gone again
         before = self._visible(ref)
         self._overlay[ref] = obj
         self._shown(ref, before)
+        self._moved(None if isinstance(held, _Tombstone) else held, obj)
 
-    def record_delete(self, ref: ObjectRef, uid: str) -> None:
+    def record_delete(self, ref: NamespacedName, uid: str) -> None:
         """Hide the object with that uid until the watch agrees that it is gone."""
         visible = self._visible(ref)
         if visible is None or (uid and uid_of(visible) != uid):
@@ -259,9 +275,9 @@ class Store(Generic[T]):
             return self._indexes[name]
         except KeyError:
             known = ", ".join(sorted(self._indexes)) or "none"
-            raise LookupError(f"there is no index {name!r} (known: {known}); add it with add_index first") from None
+            raise LookupError(f"unknown index {name!r} (known: {known}); add it with add_index first") from None
 
-    def refs(self, namespace: str | None = None) -> list[ObjectRef]:
+    def refs(self, namespace: str | None = None) -> list[NamespacedName]:
         """The names of everything visible, in order."""
         self._expire()
         spaces = self._base if namespace is None else {namespace: self._base.get(namespace, {})}
@@ -279,13 +295,13 @@ class Store(Generic[T]):
         """What the watch has delivered, own writes not included: the state that handlers know."""
         return [obj for members in self._base.values() for obj in members.values()]
 
-    def get(self, ref: ObjectRef) -> T | None:
+    def get(self, ref: NamespacedName) -> T | None:
         """What is visible under that name."""
         self._expire()
         return self._visible(ref)
 
     def snapshot(self) -> StoreSnapshot[T]:
-        """A view that holds still."""
+        """A view that does not change."""
         self._expire()
         return StoreSnapshot(self)
 
@@ -294,11 +310,11 @@ class Store(Generic[T]):
 
     # -- the machinery -------------------------------------------------------------------------------------------
 
-    def _base_get(self, ref: ObjectRef) -> T | None:
+    def _base_get(self, ref: NamespacedName) -> T | None:
         space = self._base.get(ref.namespace)
         return None if space is None else space.get(ref.name)
 
-    def _visible(self, ref: ObjectRef) -> T | None:
+    def _visible(self, ref: NamespacedName) -> T | None:
         if self._overlay:
             entry = self._overlay.get(ref)
             if isinstance(entry, _Tombstone):
@@ -307,12 +323,12 @@ class Store(Generic[T]):
                 return entry
         return self._base_get(ref)
 
-    def _is_past(self, ref: ObjectRef, revision: str) -> bool:
+    def _is_stale(self, ref: NamespacedName, revision: str) -> bool:
         """Whether a watch that would have delivered this revision of the object has gone on from there."""
         watches = (self._reached.get(None) or self._reached.get(ref.namespace) or "", self._followed.get(ref, ""))
         return any(reached.isdecimal() and not is_newer(revision, reached) for reached in watches)
 
-    def _catch_up(self, ref: ObjectRef, seen: T) -> None:
+    def _catch_up(self, ref: NamespacedName, seen: T) -> None:
         """The watch delivered `seen`, an object or its deletion: drop the overlay if that is as new."""
         entry = self._overlay.get(ref)
         if entry is None:
@@ -324,7 +340,7 @@ class Store(Generic[T]):
         elif not is_newer(revision_of(entry), revision_of(seen)) or not revision_of(seen).isdecimal():
             del self._overlay[ref]
 
-    def _shown(self, ref: ObjectRef, before: T | None) -> None:
+    def _shown(self, ref: NamespacedName, before: T | None) -> None:
         """What is visible under `ref` may have changed from `before`."""
         after = self._visible(ref)
         if after is before:
@@ -333,6 +349,14 @@ class Store(Generic[T]):
             index.move(ref, before, after)
         for snapshot in self._snapshots:
             snapshot.save(ref, before)
+
+    def _moved(self, old: T | None, new: T | None) -> None:
+        """Let the mutation detector compare what goes with what had come."""
+        if self._detector is not None:
+            if old is not None:
+                self._detector.went(old)
+            if new is not None:
+                self._detector.came(new)
 
     def _expire(self) -> None:
         if not self._overlay:
@@ -347,28 +371,28 @@ class Store(Generic[T]):
 class StoreSnapshot(Generic[T]):
     """What was visible at one moment, and what was written through it since."""
 
-    def __init__(self, store: Store[T]) -> None:
+    def __init__(self, store: ObjectStore[T]) -> None:
         self._store = store
-        self._saved: dict[ObjectRef, T | None] = {}
+        self._saved: dict[NamespacedName, T | None] = {}
         self._open = True
-        self.listeners: list[Callable[[ObjectRef], None]] = []
+        self.listeners: list[Callable[[NamespacedName], None]] = []
         self.resource_version = store.revision
         store._snapshots.append(self)  # noqa: SLF001  # a snapshot is part of its store
 
-    def save(self, ref: ObjectRef, before: T | None) -> None:
+    def save(self, ref: NamespacedName, before: T | None) -> None:
         """`ref` changes in the store; keep what this snapshot showed."""
         self._saved.setdefault(ref, before)
-        for tell in self.listeners:
-            tell(ref)
+        for callback in self.listeners:
+            callback(ref)
 
-    def get(self, ref: ObjectRef) -> T | None:
+    def get(self, ref: NamespacedName) -> T | None:
         """The object of that name, or None."""
         self._check_open()
         if ref in self._saved:
             return self._saved[ref]
         return self._store._visible(ref)  # noqa: SLF001  # the same view, without expiry that would move it
 
-    def latest(self, ref: ObjectRef) -> T | None:
+    def latest(self, ref: NamespacedName) -> T | None:
         """The object of that name as a snapshot taken now would show it."""
         self._check_open()
         return self._store.get(ref)
@@ -395,7 +419,7 @@ class StoreSnapshot(Generic[T]):
         self._store.record_write(obj)
         self._saved[ref_of(obj)] = obj
 
-    def record_delete(self, ref: ObjectRef, uid: str) -> None:
+    def record_delete(self, ref: NamespacedName, uid: str) -> None:
         """Hide what the server said is gone, here and in later snapshots."""
         self._check_open()
         shown = self.get(ref)
@@ -410,7 +434,7 @@ class StoreSnapshot(Generic[T]):
             self._store._snapshots.remove(self)  # noqa: SLF001  # a snapshot is part of its store
             self._saved.clear()
 
-    def _in_order(self, refs: Iterable[ObjectRef]) -> Sequence[T]:
+    def _in_order(self, refs: Iterable[NamespacedName]) -> Sequence[T]:
         ordered = sorted(refs, key=lambda ref: (ref.namespace, ref.name))
         return [obj for ref in ordered if (obj := self.get(ref)) is not None]
 
@@ -434,5 +458,13 @@ class StoreSnapshot(Generic[T]):
         self.close()
 
 
-def _same(one: Any, other: Any) -> bool:
-    return revision_of(one) == revision_of(other) and uid_of(one) == uid_of(other)
+def _by_namespace(objects: Iterable[T]) -> dict[str, dict[str, T]]:
+    found: dict[str, dict[str, T]] = {}
+    for obj in objects:
+        ref = ref_of(obj)
+        found.setdefault(ref.namespace, {})[ref.name] = obj
+    return found
+
+
+def _same(old: Any, new: Any) -> bool:
+    return revision_of(old) == revision_of(new) and uid_of(old) == uid_of(new)

@@ -1,6 +1,6 @@
 """`steersman completion`: scripts for bash, zsh and fish, and the names of live resources they complete.
 
-Completion never complains: where the cluster does not answer soon, nothing is offered.
+Completion prints no errors: when the cluster does not answer in time, nothing is offered.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from steersman.kube.client import Client
+    from steersman.kube.client.client import Client
 
 __all__ = ["command", "complete_namespace", "complete_workload", "kubectl"]
 
-PATIENCE_SECONDS: Final = 2.0  # nobody waits longer for a completion
+PATIENCE_SECONDS: Final = 2.0  # a shell that waits longer feels stuck
 
 WORKLOADS: Final = {
     "deployment": "Deployment",
@@ -68,10 +68,10 @@ def complete_namespace(ctx: click.Context, _parameter: click.Parameter, incomple
     """The namespaces that begin so."""
 
     async def names(client: Client) -> list[str]:
-        from steersman.kube.objects import PartialObjectMetadata
-        from steersman.kube.types.core import Namespace
+        from steersman.kube.api.objects import PartialObjectMetadata
+        from steersman.kube.api.types.core import Namespace
 
-        return [one.name for one in (await client.list(Namespace.KIND, into=PartialObjectMetadata)).items]
+        return [namespace.name for namespace in (await client.list(Namespace.KIND, into=PartialObjectMetadata)).items]
 
     return _matching(_ask(ctx, names), incomplete)
 
@@ -87,12 +87,12 @@ def complete_workload(ctx: click.Context, _parameter: click.Parameter, incomplet
 
     async def names(client: Client) -> list[str]:
         import steersman as sm
-        from steersman.kube.objects import PartialObjectMetadata
+        from steersman.kube.api.objects import PartialObjectMetadata
 
         target = getattr(sm, WORKLOADS[kind]).KIND
         namespace = ctx.params.get("namespace") or client.namespace
         found = await client.list(target, into=PartialObjectMetadata, namespace=namespace)
-        return [f"{short}/{one.name}" for one in found.items]
+        return [f"{short}/{workload.name}" for workload in found.items]
 
     return _matching(_ask(ctx, names), incomplete)
 
@@ -105,9 +105,9 @@ def _ask(ctx: click.Context, question: Callable[[Client], Awaitable[list[str]]])
     """The cluster's answer, or nothing."""
     import asyncio
 
-    from steersman.cli.kubeoptions import cluster_config
+    from steersman.cli.kube_options import cluster_config
     from steersman.errors import SteersmanError
-    from steersman.kube.client import Client
+    from steersman.kube.client.client import Client
 
     async def ask() -> list[str]:
         config = cluster_config(ctx.params.get("kubeconfig"), ctx.params.get("context"))

@@ -1,8 +1,8 @@
 """`steersman`: finds the command and turns errors into one line that says what to do.
 
 Commands live in modules of their own and are imported when asked for, so that `--help` and completion stay fast.
-Exit codes: 0 fine, 1 error, 2 usage, 3 "found something" (drift, a plan that is not empty), 130 interrupted.
-A ConfigError about a setting that was given as a flag or variable is usage, whoever raises it and however late.
+`exit_codes` says what the process ends with.
+A ConfigError about a setting that was given as a flag or variable is a usage error, wherever and whenever it is raised.
 """
 
 from __future__ import annotations
@@ -15,38 +15,62 @@ from typing import Any, NoReturn
 
 import click
 
+from steersman.cli.exit_codes import ExitCode
 from steersman.cli.suggestions import SuggestingGroup
 from steersman.errors import ConfigError, SteersmanError
 
 __all__ = ["cli", "main"]
 
-# name -> (module with a click command called `command`, one line for --help)
-COMMANDS: dict[str, tuple[str, str]] = {
-    "apiserver": ("steersman.cli.apiserver", "Run the embedded API server: a small, honest Kubernetes API in memory."),
-    "completion": ("steersman.cli.completion", "Print the completion script of a shell."),
-    "controlplane": ("steersman.cli.controlplane", "Build, start and stop the real control plane for tests."),
-    "crds": ("steersman.cli.crds", "Print the CustomResourceDefinitions of operators or of a Python file."),
-    "dns": ("steersman.cli.dns", "Import, plan and check zones, and ask why a name is answered as it is."),
-    "hourglass": ("steersman.cli.hourglass", "Plan executors and performers, and ask why one is pending."),
-    "init": ("steersman.cli.init", "Start an operator project that passes its own tests."),
-    "rbac": ("steersman.cli.rbac", "Print the least rights that operators need."),
-    "manifests": ("steersman.cli.manifests", "Print everything that an installation needs, without Helm."),
-    "migrate": ("steersman.cli.migrate", "Say what moving from another program means, and how."),
-    "audit": ("steersman.cli.audit", "List pods that may run an old configuration."),
-    "plan": ("steersman.cli.plan", "Say what would restart if manifests were applied, and what would not."),
-    "why": ("steersman.cli.why", "Say what a workload restarts for, and why it did not restart."),
-    "graph": ("steersman.cli.graph", "Draw which workloads restart when which sources change."),
-    "reload": ("steersman.cli.reload", "Approve, freeze, trigger and look back at restarts."),
-    "status": ("steersman.cli.status", "Show what a running process is doing."),
-    "run": ("steersman.cli.run", "Run operators, or controllers in files of your own."),
-    "toolset": ("steersman.cli.toolset", "Show, render, check and restore what the toolset operator keeps."),
-    "webhooks": ("steersman.cli.webhooks", "Print how the API server finds the webhooks of a Python file."),
-    "demo": ("steersman.cli.demo", "Play a short story on an embedded API server."),
+# task -> name -> (module with a click command called `command`, one line for --help)
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run": {
+        "run": ("steersman.cli.run", "Run operators, or controllers in files of your own."),
+        "demo": ("steersman.cli.demo.command", "Show the reload operator at work on an embedded API server."),
+    },
+    "Operate": {
+        "status": ("steersman.cli.status", "Show what a running process is doing, and what needs attention."),
+        "why": ("steersman.cli.why", "Explain the state of a workload, zone, server, performer or any other object."),
+        "plan": ("steersman.cli.plan", "Show what every operator would do if manifests were applied."),
+        "audit": ("steersman.cli.reload.audit", "List pods that may run an outdated configuration."),
+        "graph": ("steersman.cli.reload.graph", "Draw which workloads restart when which sources change."),
+        "reload": ("steersman.cli.reload.commands", "Approve, freeze, trigger and review restarts."),
+        "dns": (
+            "steersman.cli.dns.commands",
+            "Import, plan and check zones, and explain why a name resolves as it does.",
+        ),
+        "toolset": ("steersman.cli.toolset.commands", "Show, render, check and restore toolset ConfigMaps."),
+        "hourglass": (
+            "steersman.cli.hourglass.commands",
+            "Plan executors and performers, and explain why one is pending.",
+        ),
+    },
+    "Install": {
+        "manifests": ("steersman.cli.install.manifests", "Print the manifests of an installation, without Helm."),
+        "crds": ("steersman.cli.install.crds", "Print the CustomResourceDefinitions of operators or of a Python file."),
+        "rbac": ("steersman.cli.install.rbac", "Print the RBAC rules that operators need."),
+        "webhooks": ("steersman.cli.install.webhooks", "Print the webhook configurations of a Python file."),
+        "migrate": ("steersman.cli.migrate.commands", "Check what a migration from another controller changes."),
+        "completion": ("steersman.cli.completion", "Print the completion script of a shell."),
+        "version": ("steersman.cli.version", "Print the version of Steersman, of Python and of the cluster."),
+    },
+    "Develop": {
+        "init": ("steersman.cli.develop.init", "Start an operator project that passes its own tests."),
+        "apiserver": (
+            "steersman.cli.develop.apiserver",
+            "Run the embedded API server: a small Kubernetes API in memory.",
+        ),
+        "controlplane": (
+            "steersman.cli.develop.controlplane",
+            "Build, start and stop the real control plane for tests.",
+        ),
+    },
 }
+COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
+NESTED = ("reload", "dns", "toolset", "hourglass")  # groups whose commands are looked for under a name of their own
 
 
-class Unread(Exception):  # noqa: N818  what happened
-    """Nobody reads what is printed: `steersman … | head` has seen enough. click would call it an error."""
+class ReaderGone(Exception):  # noqa: N818  what happened
+    """The reader of the output has ended, as in `steersman … | head`. click would call it an error."""
 
 
 class LazyGroup(SuggestingGroup):
@@ -56,13 +80,13 @@ class LazyGroup(SuggestingGroup):
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
-            raise Unread from None
+            raise ReaderGone from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise Unread from None
+            raise ReaderGone from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -74,8 +98,17 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(COMMANDS.items())])
+        for task, commands in GROUPS.items():
+            with formatter.section(task):
+                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
+
+    def suggestion(self, ctx: click.Context, name: str) -> str | None:
+        """The command of a group that has this name, else the nearest name."""
+        for group in NESTED:
+            found = self.get_command(ctx, group)
+            if isinstance(found, click.Group) and name in found.list_commands(ctx):
+                return f"{group} {name}"
+        return super().suggestion(ctx, name)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -97,22 +130,22 @@ def _run(argv: list[str]) -> int:
     try:
         result: Any = cli.main(args=argv, prog_name="steersman", standalone_mode=False)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return result if isinstance(result, int) else ExitCode.OK
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return 130
-    except (Unread, BrokenPipeError):
+        return ExitCode.INTERRUPTED
+    except (ReaderGone, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers goes nowhere
-        return 0
+        return ExitCode.OK
     except SteersmanError as error:
         if debug:
             raise
-        from steersman.cli.hints import explain
+        from steersman.cli.error_hints import explain
 
         if isinstance(error, ConfigError) and (flag := _flag(error, argv)):
-            return _failed(f"error: {flag}: {error.message}", code=2)
+            return _failed(f"error: {flag}: {error.message}", code=ExitCode.USAGE)
         return _failed(explain(error))
     except OSError as error:  # of a path or an address that a person gave
         if debug:
@@ -131,7 +164,7 @@ def _flag(error: ConfigError, argv: list[str]) -> str | None:
     return flag if given or f"STEERSMAN_{words.replace('-', '_').upper()}" in os.environ else None
 
 
-def _failed(text: str, code: int = 1) -> int:
+def _failed(text: str, code: ExitCode = ExitCode.ERROR) -> int:
     from steersman.cli.output import harmless
 
     click.echo(harmless(text), err=True)

@@ -1,11 +1,12 @@
 """How commands print: a table that fits the terminal, or the same value as JSON or YAML.
 
 Every command makes one value and shows it here, so `-o json` never knows more or less than the table. Colour only on a
-terminal, and not with NO_COLOR. What others wrote into the cluster commands no terminal: see `harmless`.
+terminal, and not with NO_COLOR. Text from the cluster cannot control the terminal: see `harmless`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
+    "COLUMNS",
     "console",
     "fitted",
     "harmless",
@@ -32,7 +34,8 @@ __all__ = [
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-WIDE: Final = 1_000  # columns, where nobody looks: a pipe must not cut lines
+COLUMNS: Final = "STEERSMAN_COLUMNS"  # the width of tables, where a program shows them on a screen of its own
+WIDE: Final = 100_000  # columns outside a terminal: a pipe must not cut lines
 GAP: Final = 3  # between columns, where there is room
 LEAST: Final = 12  # of a column whose words must break
 READABLE: Final = 30  # of a column whose lines break
@@ -40,15 +43,22 @@ INDENT: Final = "    "  # of what stands below its row
 
 
 def output_option(*further: str) -> Callable[[F], F]:
-    """`-o table|json|yaml`, and further forms; the command gets `output`."""
-    forms = ["table", "json", "yaml", *further]
-    return click.option("-o", "--output", type=click.Choice(forms), default="table", show_default=True)
+    """`-o table|wide|json|yaml`, and further forms; the command gets `output`."""
+    forms = ["table", "wide", "json", "yaml", *further]
+    text = "How to print: a table that fits the terminal, one with lines of any length (wide), or data."
+    return click.option("-o", "--output", type=click.Choice(forms), default="table", show_default=True, help=text)
 
 
-def show(value: Any, output: str, table: Callable[[Console], None]) -> None:
-    """Print `value` as JSON or YAML, or let `table` draw it."""
-    if output == "table":
-        table(console())
+def show(
+    value: Any, output: str, table: Callable[[Console], None], *, names: Callable[[], Iterable[str]] | None = None
+) -> None:
+    """Print `value` as JSON or YAML, or let `table` draw it; `-o name` prints `names`, for other commands to read."""
+    if output in ("table", "wide"):
+        table(console(wide=output == "wide"))
+        return
+    if output == "name" and names is not None:
+        for name in dict.fromkeys(names()):
+            click.echo(harmless(name))
         return
     import msgspec
 
@@ -63,8 +73,8 @@ def show(value: Any, output: str, table: Callable[[Console], None]) -> None:
 def harmless(text: str) -> str:
     r"""The text with everything that a terminal obeys made visible, except line breaks and tabs.
 
-    Names, messages and annotations come from whoever may write them; one that clears the screen or draws other lines
-    must not reach the terminal of who looks.
+    Names, messages and annotations come from other users of the cluster; one that clears the screen or draws other
+    lines must not reach the terminal.
 
     >>> print(harmless("a" + chr(27) + "[2Jb"))
     a\x1b[2Jb
@@ -77,18 +87,20 @@ _OBEYED: Final = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x
 _VISIBLE: Final = {code: chr(code).encode("unicode_escape").decode() for code in _OBEYED}
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Where tables are drawn: as wide as the terminal, or unbounded in a pipe."""
+def console(*, stderr: bool = False, wide: bool = False) -> Console:
+    """Where tables are drawn: as wide as the terminal; `wide`, and in a pipe, without bounds."""
     from rich.console import Console
 
     class Harmless(Console):
-        """Prints no text that was not looked at."""
+        """Escapes every text it prints."""
 
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(harmless(text), **options)
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else WIDE
+    width = None if stream.isatty() and not wide else WIDE
+    if os.environ.get(COLUMNS, "").isdecimal() and not wide:
+        width = int(os.environ[COLUMNS])
     return Harmless(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
@@ -112,7 +124,7 @@ def print_table(to: Console, columns: Sequence[str], rows: Iterable[Sequence[obj
     widths, gap = fitted([natural[place] for place in beside], [words[place] for place in beside], to.width)
     for number, row in enumerate(grid):
         _print_row(to, [row[place] for place in beside], widths, gap)
-        for place in (used[one] for one in below) if number else ():
+        for place in (used[index] for index in below) if number else ():
             if row[place].plain:
                 label = f"{columns[place].lower()}  " if columns[place] else ""
                 _print_hanging(to, Text(INDENT + label, style="dim"), row[place])

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.kubeoptions import kube_options
+from steersman.cli.kube_options import kube_options
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import ModuleType
 
-    from steersman.cli.settings import Settings
-    from steersman.kube.client import Client
-    from steersman.kube.resources import Kind
-    from steersman.runtime.admission import Hook
-    from steersman.runtime.controller import Controller
-    from steersman.runtime.manager import Manager
-    from steersman.runtime.parts import Parts
+    from steersman.cli.config import RunSettings
+    from steersman.kube.api.gvk import Kind
+    from steersman.kube.client.client import Client
+    from steersman.runtime.controller.builder import Controller
+    from steersman.runtime.manager.manager import Manager
+    from steersman.runtime.manager.operator_bundle import OperatorBundle
+    from steersman.runtime.webhook.admission import Webhook
 
 __all__ = ["command"]
 
@@ -34,7 +34,7 @@ __all__ = ["command"]
 @click.option(
     "--page",
     type=click.Choice(["local", "token", "open", "off"]),
-    help="Who sees the page: callers on this machine, who has a token and rights, everybody, nobody.  [default: local]",
+    help="Who may read the page: callers on this machine, callers with a token, all callers, none.  [default: local]",
 )
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Act only while holding a Lease.")
 @click.option("--shard/--no-shard", default=None, help="Share the namespaces with the other processes of this Lease.")
@@ -61,8 +61,20 @@ __all__ = ["command"]
 @click.option("--webhook-host", metavar="HOST", help="What the API server calls.  [default: NAME.NAMESPACE.svc]")
 @click.option("--webhook-name", metavar="NAME", help="Of their configurations and Secret.  [default: the file's]")
 @click.option("--webhook-certs", metavar="DIR", help="tls.crt and tls.key are in DIR.  [default: made, in a Secret]")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
-@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), default="auto")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least severe lines to log.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "text", "json"]),
+    default="auto",
+    show_default=True,
+    help="How lines are logged; auto: as text on a terminal, as JSON elsewhere.",
+)
 @kube_options
 def command(
     files: tuple[str, ...],
@@ -74,7 +86,7 @@ def command(
     clusters: tuple[str, ...],
     **flags: Any,
 ) -> None:
-    """Run operators until told to stop.
+    """Run operators until stopped.
 
     Settings come from flags, then from variables (--listen is STEERSMAN_LISTEN, and so on), then from the --config
     file. The first SIGTERM or Ctrl-C lets running work end; the second ends at once.
@@ -86,19 +98,20 @@ def command(
       steersman run --operators reload --listen 127.0.0.1:8080
       steersman run --operators reload --leader-elect --lease ops/steersman
     """
-    from steersman.cli.kubeoptions import cluster_config
-    from steersman.cli.logs import configure_logging
-    from steersman.cli.privatememory import keep_memory_private
-    from steersman.cli.pythonfiles import load_python
-    from steersman.cli.settings import load_settings
-    from steersman.cli.webhooks import default_name, hooks_of, serving
-    from steersman.runtime.program import run_to_the_end, serve
+    from steersman.cli.config import load_settings
+    from steersman.cli.core_dumps import keep_memory_private
+    from steersman.cli.install.webhooks import default_name, hooks_of, serving
+    from steersman.cli.kube_options import cluster_config
+    from steersman.cli.log_format import configure_logging
+    from steersman.cli.python_files import bundle_in, load_python
+    from steersman.runtime.manager.run import run_main, serve
 
     configure_logging(level=log_level, form=log_format)
     settings = _override(load_settings(config), flags)
     modules = [load_python(name) for name in files]
     hooks = hooks_of(modules)
-    controllers = _controllers(modules, settings, hooks)
+    bundles = {module.__name__: bundle for module in modules if (bundle := bundle_in(module)) is not None}
+    controllers = _controllers(modules, settings, hooks, bundles)
     listen = _address(settings)
     cluster = cluster_config(kubeconfig, context)
     webhooks = serving(
@@ -109,17 +122,17 @@ def command(
         in_cluster=_in_cluster(),
     )
     keep_memory_private()
-    run_to_the_end(
+    run_main(
         serve(
             *controllers,
             config=cluster,
-            include=partial(_operators, settings, cluster.namespace),
+            include=partial(_operators, settings, cluster.namespace, bundles),
             clusters={name: cluster_config(kubeconfig, other) for name, other in map(_named_context, clusters)},
             lease=_lease(settings, cluster.namespace) if settings.leader_elect else None,
             share=_lease(settings, cluster.namespace) if settings.shard else None,
             webhooks=webhooks,
             listen=listen,
-            dry_run=settings.dry_run,
+            dry_run=settings.dry_run or settings.shadow,
             prepare=partial(_with_page, settings.page),
         )
     )
@@ -127,13 +140,13 @@ def command(
 
 def _with_page(mode: str, manager: Manager) -> None:
     """Serve the page and its API beside health and metrics."""
-    from steersman.web.access import Mode
+    from steersman.web.access import AccessMode
     from steersman.web.site import attach
 
-    attach(manager, Mode(mode))
+    attach(manager, AccessMode(mode))
 
 
-def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
+def _override(settings: RunSettings, flags: dict[str, Any]) -> RunSettings:
     """The file's settings with what flags and variables say."""
     import msgspec
 
@@ -149,11 +162,11 @@ def _override(settings: Settings, flags: dict[str, Any]) -> Settings:
 
 
 def _speaking(section: Any, dialects: Sequence[str]) -> Any:
-    """The section of reload with these dialects besides its own; a wrong name is told before anything else happens."""
+    """The section of reload with these dialects besides its own; a wrong name is a usage error."""
     import msgspec
 
     from steersman.errors import ConfigError
-    from steersman.operators.reload.dialects import dialects_for
+    from steersman.operators.reload.compat.dialects import dialects_for
 
     spoken = msgspec.structs.replace(section, dialects=tuple(dict.fromkeys((*section.dialects, *dialects))))
     try:
@@ -163,16 +176,16 @@ def _speaking(section: Any, dialects: Sequence[str]) -> Any:
     return spoken
 
 
-def _address(settings: Settings) -> str:
+def _address(settings: RunSettings) -> str:
     """Where to listen: everywhere in a cluster, else for this machine only; a port alone changes nothing of that."""
-    from steersman.runtime.health import parse_address
+    from steersman.runtime.observability.health import parse_address
 
     usual = "0.0.0.0" if _in_cluster() else "127.0.0.1"  # noqa: S104  in a pod, probes and scrapes come from outside
     host, port = parse_address(settings.listen or "8080", usual=usual)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _lease(settings: Settings, own_namespace: str) -> str:
+def _lease(settings: RunSettings, own_namespace: str) -> str:
     return settings.lease or f"{own_namespace}/steersman"
 
 
@@ -183,42 +196,51 @@ def _named_context(option: str) -> tuple[str, str]:
     return name, context
 
 
-def _controllers(modules: Sequence[ModuleType], settings: Settings, hooks: Sequence[Hook]) -> list[Controller]:
-    """What the files hold."""
-    from steersman.cli.pythonfiles import controllers_in
+def _controllers(
+    modules: Sequence[ModuleType],
+    settings: RunSettings,
+    hooks: Sequence[Webhook],
+    bundles: Mapping[str, OperatorBundle],
+) -> list[Controller]:
+    """What the files hold, except those in bundles."""
+    from steersman.cli.python_files import controllers_in
     from steersman.errors import ConfigError
     from steersman.operators import load_operator
-    from steersman.runtime.program import name_and_namespace
+    from steersman.runtime.manager.run import name_and_namespace
 
-    found = [controller for module in modules for controller in controllers_in(module)]
+    found = [
+        controller for module in modules if module.__name__ not in bundles for controller in controllers_in(module)
+    ]
     for name in settings.operators:
-        load_operator(name)  # a wrong name is told before anything is asked of the cluster
+        load_operator(name)  # a wrong name is an error before any request to the cluster
     if settings.shard and settings.leader_elect:
         raise ConfigError("sharding and leader election exclude each other: choose one", field="shard")
     if settings.shard and settings.operators:
         raise ConfigError(
-            "is for controllers of your own: an operator keeps what it knows of the whole cluster in one process"
+            "works for your own controllers only: an operator holds the state of the whole cluster in one process"
             " (use --leader-elect)",
             field="shard",
         )
-    if not (found or hooks or settings.operators):
+    if not (found or bundles or hooks or settings.operators):
         if not modules:
-            raise click.UsageError("there is nothing to run: name operators with --operators, or a file")
+            raise click.UsageError("nothing to run: name operators with --operators, or a file")
         where = ", ".join(str(module.__file__) for module in modules)
-        raise ConfigError("there is no controller in it, nor a webhook", where=where)
+        raise ConfigError("defines neither a controller nor a webhook", where=where)
     if settings.lease is not None:
         name_and_namespace(settings.lease, "lease")
     return _narrowed(found, settings)
 
 
-async def _operators(settings: Settings, own_namespace: str, client: Client) -> dict[str, Parts]:
-    """The operators that the settings name, made for the cluster as it is."""
+async def _operators(
+    settings: RunSettings, own_namespace: str, bundles: Mapping[str, OperatorBundle], client: Client
+) -> dict[str, OperatorBundle]:
+    """The bundles of files, and the operators that the settings name, made for the cluster as it is."""
     from msgspec.structs import replace
 
     from steersman.operators import load_operator
-    from steersman.runtime.parts import Surroundings
+    from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 
-    around = Surroundings(
+    around = RuntimeEnvironment(
         namespaces=settings.namespaces,
         served=await _served(client) if settings.operators else None,
         own_namespace=own_namespace,
@@ -229,15 +251,18 @@ async def _operators(settings: Settings, own_namespace: str, client: Client) -> 
     made = {name: load_operator(name).parts(settings.sections.get(name), around) for name in settings.operators}
     for name, parts in made.items():
         _warn_of_missing(name, parts, around.served)
-    return {name: replace(parts, controllers=_narrowed(parts.controllers, settings)) for name, parts in made.items()}
+    return {
+        name: replace(parts, controllers=_narrowed(parts.controllers, settings))
+        for name, parts in {**bundles, **made}.items()
+    }
 
 
-def _warn_of_missing(name: str, parts: Parts, served: frozenset[Kind] | None) -> None:
+def _warn_of_missing(name: str, parts: OperatorBundle, served: frozenset[Kind] | None) -> None:
     """Say once, and first, which of its kinds an operator waits for and how they are installed."""
     from steersman.operators import load_operator
 
-    own = {one.KIND for one in load_operator(name).kinds}
-    primaries = (row for one in parts.controllers for row in one.watched if row.role == "for")
+    own = {kind.KIND for kind in load_operator(name).kinds}
+    primaries = (row for controller in parts.controllers for row in controller.watched if row.role == "for")
     asked = {row.target.KIND for row in primaries if not row.selection.optional}
     waits = asked & own - (own if served is None else served)
     if waits:
@@ -252,21 +277,21 @@ def _warn_of_missing(name: str, parts: Parts, served: frozenset[Kind] | None) ->
 async def _served(client: Client) -> frozenset[Kind] | None:
     """The kinds the cluster has; None when it does not answer now: watches wait for it, so may this process."""
 
-    from steersman.kube.errors import KubeError
+    from steersman.kube.api.errors import KubeError
 
     try:
         return frozenset(served.kind for served in await client.discovery.served())
     except KubeError as error:
-        Logger(__name__).warning("the server does not say which kinds it has", error=str(error))
+        Logger(__name__).warning("discovery failed; kinds are assumed to be served", error=str(error))
         return None
 
 
-def _narrowed(controllers: Sequence[Controller], settings: Settings) -> list[Controller]:
+def _narrowed(controllers: Sequence[Controller], settings: RunSettings) -> list[Controller]:
     found = list(controllers)
     if settings.namespaces is not None:
         found = [controller.within(settings.namespaces) for controller in found]
     if settings.workers is not None:
-        found = [controller.configured(concurrency=settings.workers) for controller in found]
+        found = [controller.with_options(concurrency=settings.workers) for controller in found]
     return found
 
 

@@ -1,4 +1,4 @@
-"""`steersman status`: what a running process is doing, asked from its own API."""
+"""`steersman status`: what a running process is doing, read from its API."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steersman.cli.output import console, output_option, print_table, show
+from steersman.cli.exit_codes import ExitCode
+from steersman.cli.output import console, output_option, print_hanging, print_table, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
 
-    from steersman.web.model import Change, Health, Now, OperatorTables, Status, WorkloadNode
+    from steersman.runtime.manager.operator_bundle import RowProblem
+    from steersman.runtime.manager.operator_report import OperatorReport
+    from steersman.web.model import (
+        ChangedSource,
+        Now,
+        ProcessHealth,
+        StatusReport,
+        WatchHealth,
+        WorkloadNode,
+    )
 
 __all__ = ["command"]
 
@@ -28,16 +38,16 @@ PAUSE_SECONDS = 2.0
     "--url", envvar="STEERSMAN_URL", default=DEFAULT_URL, show_default=True, help="Where the process listens."
 )
 @click.option("--token", envvar="STEERSMAN_TOKEN", help="A token, for a process that runs with --page token.")
-@click.option("-w", "--watch", is_flag=True, help="Look again every two seconds, until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh every two seconds, until interrupted.")
 @output_option()
 @click.pass_context
 def command(ctx: click.Context, url: str, token: str | None, watch: bool, output: str) -> None:
     """Show what a running process is doing.
 
-    Controllers and queues, watches and how long ago each was heard, who leads, what waits, which circuits are open, and
-    the tables of every operator. The exit code is 3 when something needs a person: the process is not ready, a key
-    keeps failing, hangs or writes every time, a source or a mapping has a problem, a rollout failed, a circuit is open,
-    or a change waits for approval.
+    First what needs attention, each with its next step; then every operator in one line, controllers and queues,
+    watches and the age of their last event, and the tables of every operator. The exit code is 3 when something needs
+    attention: the process is not ready, a key keeps failing, hangs or writes every time, an object of an operator is
+    failing or unknown, a rollout failed, a circuit is open, or a change waits for approval.
 
     \b
     Examples:
@@ -51,11 +61,11 @@ def command(ctx: click.Context, url: str, token: str | None, watch: bool, output
         return
     status = _ask(url, token)
     show(status, output, lambda to: _draw(to, status))
-    if _needs_a_person(status):
-        ctx.exit(3)
+    if _needs_attention(status):
+        ctx.exit(ExitCode.FOUND)
 
 
-def _ask(url: str, token: str | None) -> Status:
+def _ask(url: str, token: str | None) -> StatusReport:
     """The answer of the process; SteersmanError says what to do when there is none."""
     import urllib.error
     import urllib.request
@@ -63,23 +73,30 @@ def _ask(url: str, token: str | None) -> Status:
     import msgspec
 
     from steersman.errors import ConfigError, SteersmanError
-    from steersman.web.model import Problem, Status
+    from steersman.web.model import ApiProblem, StatusReport
 
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f'"{url}" is not an address (try {DEFAULT_URL})', field="--url")
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     request = urllib.request.Request(f"{url.rstrip('/')}/api/v1/status", headers=headers)  # noqa: S310  checked above
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        """A redirect is an answer, not an order: following it would show the token to another server."""
+
+        def redirect_request(self, *_: object) -> None:
+            return None
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)
     try:
         with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             body = answer.read()
     except urllib.error.HTTPError as error:
         with error:
-            told = error.read()
+            body = error.read()
         try:
-            why = msgspec.json.decode(told, type=Problem).error
+            why = msgspec.json.decode(body, type=ApiProblem).error
         except msgspec.DecodeError:
-            why = "there is something else (or it runs with --page off)"
+            why = "not the API of a Steersman process (or it runs with --page off)"
         raise SteersmanError(f"{url} answers {error.code}: {why}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
@@ -87,14 +104,14 @@ def _ask(url: str, token: str | None) -> Status:
             f"nothing answers at {url} ({reason}): is `steersman run` up, and does it --listen there? (try --url)"
         ) from None
     try:
-        return msgspec.json.decode(body, type=Status)
+        return msgspec.json.decode(body, type=StatusReport)
     except msgspec.DecodeError:
         raise SteersmanError(f"{url} answers, but not as a Steersman of this version does") from None
 
 
-def _needs_a_person(status: Status) -> bool:
+def _needs_attention(status: StatusReport) -> bool:
     now = status.now
-    return not now.ready or bool(status.health.vitals.warnings or now.failed or now.circuits or now.approvals)
+    return not now.ready or bool(now.problems)
 
 
 def _watch(url: str, token: str | None, output: str) -> None:
@@ -104,7 +121,7 @@ def _watch(url: str, token: str | None, output: str) -> None:
     while True:
         try:
             status = _ask(url, token)
-            if to.is_terminal and output == "table":
+            if to.is_terminal and output in ("table", "wide"):
                 to.clear()
             show(status, output, lambda drawn, status=status: _draw(drawn, status))  # type: ignore[misc]
         except SteersmanError as error:  # it may come back
@@ -115,116 +132,135 @@ def _watch(url: str, token: str | None, output: str) -> None:
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _draw(to: Console, status: Status) -> None:
-    from steersman.web.pages.pieces import duration
+def _draw(to: Console, status: StatusReport) -> None:
+    from steersman.web.pages.components import duration
 
     now, health = status.now, status.health
     who = health.vitals.leadership
-    acts = "leads" if who.leading else f"stands by for {who.leader or 'nobody'}"
+    acts = "" if not who.elected else "leader, " if who.leading else f"standby (leader: {who.leader or 'none'}), "
     up = duration((health.at - health.vitals.started).total_seconds())
-    to.print(f"steersman {health.vitals.version} {acts}, up {up}, {'ready' if now.ready else 'NOT READY'}")
-    for check in now.problems:
-        to.print(f"  {check.name}: {check.problem}", style="red")
-    for warning in health.vitals.warnings:
-        to.print(f"  {warning}", style="yellow")
-    if now.counts:
-        to.print("workloads  " + "  ".join(f"{count} {word}" for word, count in now.counts.items()))
+    to.print(f"steersman {health.vitals.version}: {acts}up {up}, {'ready' if now.ready else 'NOT READY'}")
+    for problem in now.problems:
+        _problem(to, problem)
+    rows = [(operator.name, operator.state.word, operator.headline) for operator in now.operators]
+    _section(to, "Operators", ("operator", "state", "summary"), rows)
     _controllers(to, health)
     _watches(to, health)
     _waiting(to, now)
     _recent(to, now)
     for operator in status.operators.operators:
-        if operator.name != "reload":  # the same things, and they stand above
+        if operator.name != "reload":  # shown above
             _tables(to, operator)
 
 
-def _controllers(to: Console, health: Health) -> None:
+def _problem(to: Console, problem: RowProblem) -> None:
+    from rich.text import Text
+
+    from steersman.cli.output import harmless
+    from steersman.text import some_of
+
+    style = _STYLES.get(problem.state, "")
+    to.print(Text(harmless(f"{problem.word or problem.state.word}: {some_of(list(problem.objects))}"), style=style))
+    print_hanging(to, "  ", problem.message)
+    if problem.command:
+        print_hanging(to, "  next: ", problem.command)
+    if problem.runbook:
+        print_hanging(to, "  runbook: ", f"/runbooks/{problem.runbook} on the page")
+
+
+_STYLES = {"bad": "red", "waiting": "yellow", "unknown": "magenta"}
+
+
+def _controllers(to: Console, health: ProcessHealth) -> None:
     _section(
         to,
         "Controllers",
         ("controller", "running", "ready", "waiting", "done", "failed", "retries", "reconcile"),
         [
             (
-                one.name if one.synced else f"{one.name} (not synced)",
-                f"{one.running}/{one.workers}",
-                one.ready,
-                one.waiting,
-                one.succeeded,
-                one.failed,
-                one.retries,
-                "" if one.mean_seconds is None else f"{1000 * one.mean_seconds:.1f} ms",
+                controller.name if controller.synced else f"{controller.name} (not synced)",
+                f"{controller.running}/{controller.workers}",
+                controller.ready,
+                controller.waiting,
+                controller.succeeded,
+                controller.failed,
+                controller.retries,
+                "" if controller.mean_seconds is None else f"{1000 * controller.mean_seconds:.1f} ms",
             )
-            for one in health.vitals.controllers
+            for controller in health.vitals.controllers
         ],
     )
 
 
-def _watches(to: Console, health: Health) -> None:
+def _watches(to: Console, health: ProcessHealth) -> None:
     _section(
         to,
         "Watches",
-        ("watch", "objects", "heard", "state"),
+        ("watch", "objects", "last event", "state"),
         [
             (
-                one.name,
-                one.objects,
-                "never" if one.age_seconds is None else f"{one.age_seconds:.0f} s ago",
-                one.problem or ("synced" if one.synced else "not synced"),
+                watch.name,
+                "-" if watch.unknown else watch.objects,
+                "never" if watch.age_seconds is None else f"{watch.age_seconds:.0f} s ago",
+                _state(watch),
             )
-            for one in health.vitals.watches
+            for watch in health.vitals.watches
         ],
     )
 
 
+def _state(watch: WatchHealth) -> str:
+    if watch.problem or watch.unknown:
+        return watch.problem or f"unknown: {watch.unknown}"
+    return watch.coverage or ("synced" if watch.synced else "not synced")
+
+
 def _waiting(to: Console, now: Now) -> None:
-    from steersman.web.pages.pieces import duration
+    from steersman.web.pages.components import duration, pods_of
 
     def due(node: WorkloadNode) -> str:
         return "" if node.due is None else f"in {duration((node.due - now.at).total_seconds())}"
 
     def progress(node: WorkloadNode) -> str:
-        return "" if node.rollout is None else f"{node.rollout.ready} of {node.rollout.wanted} ready"
+        return "" if node.rollout is None else pods_of(node.rollout)
 
-    lists: tuple[tuple[str, Sequence[WorkloadNode], Callable[[WorkloadNode], str]], ...] = (
-        ("Failed rollouts", now.failed, progress),
-        ("Open circuits", now.circuits, due),
-        ("Waiting for approval", now.approvals, lambda node: node.approval.command if node.approval else ""),
-        ("Pending", now.pending, due),
-        ("Rolling out", now.rollouts, progress),
-        ("Held back", now.held, due),
-    )
-    for title, nodes, end in lists:
-        rows = [(node.id, _sources(node.changes), _why(node), end(node)) for node in nodes]
-        _section(to, title, ("workload", "for", "why", ""), rows)
+    nodes = [*now.failed, *now.circuits, *now.approvals, *now.held, *now.pending, *now.rollouts]
+    rows = [
+        (node.id, node.standing.word, _sources(node.changes), _why(node), due(node) or progress(node)) for node in nodes
+    ]
+    _section(to, "Workloads that are not current", ("workload", "state", "for", "why", "progress"), rows)
 
 
 def _recent(to: Console, now: Now) -> None:
-    from steersman.web.pages.pieces import duration
+    from steersman.web.pages.components import duration
 
     rows = [
         (
-            f"{duration((now.at - one.at).total_seconds())} ago",
-            one.workload,
-            _sources(one.changes),
-            f"{one.outcome.value}: {one.note}" if one.note else one.outcome.value,
+            f"{duration((now.at - restart.at).total_seconds())} ago",
+            restart.workload,
+            _sources(restart.changes),
+            f"{restart.outcome.value}: {restart.note}" if restart.note else restart.outcome.value,
         )
-        for one in now.recent
+        for restart in now.recent
     ]
     _section(to, "Last restarts", ("when", "workload", "for", "outcome"), rows)
 
 
-def _sources(changes: Sequence[Change]) -> str:
-    return " ".join(f"{one.source}#{','.join(one.keys)}" if one.keys else one.source for one in changes)
+def _sources(changes: Sequence[ChangedSource]) -> str:
+    return " ".join(f"{change.source}#{','.join(change.keys)}" if change.keys else change.source for change in changes)
 
 
 def _why(node: WorkloadNode) -> str:
     return node.rollout.note or node.reason if node.rollout is not None else node.reason
 
 
-def _tables(to: Console, operator: OperatorTables) -> None:
+def _tables(to: Console, operator: OperatorReport) -> None:
     for table in operator.tables:
-        rows = [(*row.cells, row.state.value, "" if row.note in row.cells else row.note) for row in table.rows]
-        _section(to, f"{operator.name}: {table.title}", (*table.columns, "state", ""), rows)
+        rows = [
+            (*row.cells, row.word or row.state.word, "" if row.note in row.cells else row.note) for row in table.rows
+        ]
+        columns = (*table.columns, "state", *(["note"] if any(row[-1] for row in rows) else []))
+        _section(to, f"{operator.name}: {table.title}", columns, [row[: len(columns)] for row in rows])
 
 
 def _section(to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

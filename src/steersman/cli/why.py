@@ -1,144 +1,200 @@
-"""`steersman why`: what a workload restarts for, what it waits for, and why it did not restart."""
+"""`steersman why`: asks the operator that an object belongs to; any other object explains itself by its conditions.
+
+deployment/web            reload: what restarts it, what it waits for, why it did not restart
+performer/x executor/x    hourglass: its state, and what each node lacks
+www.example.org           dns: which records contribute to a name
+dnszone/x, any KIND/NAME  conditions and Events, and for a zone what `steersman dns check` finds
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
-from steersman.cli.kubeoptions import complete_workload, kube_options
+from steersman.cli.exit_codes import exit_code
+from steersman.cli.kube_options import complete_workload, kube_options
 from steersman.cli.output import output_option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from steersman.kube.client import Client
-    from steersman.operators.reload.answers import Answer
+    from steersman.kube.client.client import Client
 
-__all__ = ["command"]
+__all__ = ["ObjectAnswer", "command"]
 
-_SHOWN = 5
+HOURGLASS: Final = frozenset({"performer", "performers", "executor", "executors", "hourglassexecutor"})
+SHOWN: Final = 5  # Events
+
+
+class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an object says about itself."""
+
+    object: str  # kind/name
+    namespace: str
+    state: str  # one of the words of the page
+    reason: str = ""
+    message: str = ""
+    conditions: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []  # the latest first
+    findings: list[Any] = []  # of a zone
+    unseen: list[str] = []  # what could not be read
 
 
 @click.command()
-@click.argument("workload", metavar="KIND/NAME", shell_complete=complete_workload)
+@click.argument("target", metavar="KIND/NAME|DOMAIN", shell_complete=complete_workload)
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@click.option("--dialect", "dialects", multiple=True, metavar="NAME", help="Read the annotations of this program too.")
 @kube_options
 @output_option()
+@click.pass_context
 def command(
-    workload: str,
+    ctx: click.Context,
+    target: str,
     config: Path | None,
+    dialects: tuple[str, ...],
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
     output: str,
 ) -> None:
-    """Say what a workload restarts for, what is pending, and which rule stands against a restart.
+    """Explain the state of an object: of a workload, a zone, a performer, or of any other kind.
 
-    Only what concerns this workload is read: the workload, its sources, its namespace and its Events. When a change
-    waits, that takes the other workloads of its namespace and their sources as well, those elsewhere that use what
-    changed, and all when a limit of the cluster counts them. What may not be read is told.
+    A workload: what it restarts for, what is pending, and which rule prevents a restart. A performer or executor: what
+    its pods wait for. A domain name: which records contribute to it. Every other object: its conditions and Events,
+    and for a DNSZone what its servers answer. Exit code 3: the object is not ready (0 for workloads).
 
     \b
     Examples:
       steersman why deploy/web -n shop
-      steersman why statefulset/db -o json
+      steersman why dnszone/example-org -n dns
+      steersman why performer/gpu -n avs -o json
+      steersman why www.example.org
     """
+    kind, slash, _ = target.partition("/")
+    given: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "output": output}
+    if not slash and "." in target:
+        from steersman.cli.dns.commands import why as dns_why
+
+        ctx.invoke(dns_why, name=target, **given)
+    elif kind.lower() in HOURGLASS:
+        from steersman.cli.hourglass.commands import why as hourglass_why
+
+        name = "performer" if kind.lower().startswith("performer") else "executor"
+        ctx.invoke(hourglass_why, target=f"{name}/{target.partition('/')[2]}", **given)
+    elif kind.lower() in _own_words():
+        _explain(ctx, target, **given)
+    else:
+        from steersman.cli.reload.why import command as reload_why
+
+        try:
+            ctx.invoke(reload_why, workload=target, config=config, dialects=dialects, **given)
+        except click.BadParameter as unknown:  # reload does not restart this kind
+            _explain(ctx, target, **given, otherwise=unknown)
+
+
+def _own_words() -> set[str]:
+    """How users name the kinds of our operators."""
+    from steersman.operators import OPERATORS, load_operator
+
+    kinds = [kind.KIND for name in OPERATORS for kind in load_operator(name).kinds]
+    return {word.lower() for kind in kinds for word in (kind.kind, kind.plural, kind.qualified)}
+
+
+def _explain(
+    ctx: click.Context,
+    target: str,
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    output: str,
+    otherwise: click.BadParameter | None = None,
+) -> None:
     import asyncio
 
     from steersman.cli.output import show
-    from steersman.cli.settings import load_settings
-    from steersman.cli.surveying import connected, workload_word
+    from steersman.cli.reload.inspection import connected, workload_word
 
-    options = load_settings(config).sections["reload"].options()
-    kind, name = workload_word(workload)
-    made = asyncio.run(_ask(connected(kubeconfig, context), options, kind, name, namespace))
-    show(made, output, lambda console: _draw(console, made))
+    word, name = workload_word(target)
+    answer = asyncio.run(_ask(connected(kubeconfig, context), word, name, namespace, otherwise))
+    show(answer, output, lambda to: _draw(to, answer))
+    ctx.exit(exit_code(found=answer.state != "Ready"))
 
 
-async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace: str | None) -> Answer:
-    import time
-
-    from steersman.cli.surveying import among_others, events_of, looked_at, pods_told
-    from steersman.operators.reload.answers import answer
-    from steersman.operators.reload.look import SnapshotSources
+async def _ask(
+    connecting: Client, word: str, name: str, namespace: str | None, otherwise: click.BadParameter | None
+) -> ObjectAnswer:
+    from steersman.cli.reload.inspection import events_of
+    from steersman.runtime.manager.operator_report import state_by_conditions
 
     async with connecting as client:
-        survey, rule, look, raw = await looked_at(client, options, kind, name, namespace)
+        kind = await _kind(client, word)
+        if kind is None:
+            raise otherwise or click.BadParameter(f'the cluster has no kind "{word}"', param_hint="KIND/NAME")
+        home = (namespace or client.namespace) if kind.namespaced else ""
+        found: dict[str, Any] = await client.get(kind, name, namespace=home or None)
         unseen: list[str] = []
-        if look.plan.changes:
-            look, unseen = await among_others(client, survey, rule, look)
-        events = await events_of(client, look.workload.namespace, rule.kind.kind, name)
-    sources = SnapshotSources(survey, survey.keeper(rule).source_kinds)
-    unseen += survey.unseen
-    now = time.time()
-    return answer(look, survey.dialects, sources, events=events, status=pods_told(raw), unseen=unseen, now=now)
+        events = await events_of(client, home or None, kind.kind, name, unseen=unseen)
+        findings = await _findings(client, found, home) if kind.kind == "DNSZone" else []
+    status, metadata = found.get("status") or {}, found.get("metadata") or {}
+    state, reason, message = state_by_conditions(status, deleting=bool(metadata.get("deletionTimestamp")))
+    events.sort(key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "", reverse=True)
+    return ObjectAnswer(
+        object=f"{kind.kind.lower()}/{name}",
+        namespace=home,
+        state=state.word,
+        reason=reason,
+        message=message,
+        conditions=[condition for condition in status.get("conditions") or () if isinstance(condition, dict)],
+        events=events[:SHOWN],
+        findings=findings,
+        unseen=unseen,
+    )
 
 
-def _draw(console: Console, made: Answer) -> None:
-    from steersman.cli.output import print_fields, print_table
-
-    name = made.workload.name
-    rows: list[tuple[str, str]] = []
-    if made.edges:
-        told = [one.source + (f"#{','.join(one.keys)}" if one.keys else "") for one in made.edges]
-        rows.append((f"{name} restarts when", "  ".join(told)))
-    else:
-        rows.append((f"{name} restarts", f"for nothing: {made.verdict.removeprefix('no restart: ')}"))
-    if made.restarts:
-        rows.append(("last restart", _last(made.restarts[0])))
-    else:
-        rows.append(("last restart", "none that is written down"))
-    rows.append(("pending", _pending(made)))
-    if made.told:
-        rows.append(("the operator says", made.told))
-    if made.edges and made.pending is None:
-        rows += [("a change would wait", text) for text in made.closed]
-    if made.circuit != "closed":
-        rows.append(("circuit", made.circuit))
-    if made.edges and not made.told:  # it knows more than can be seen from here: other workloads, its own settings
-        rows.append(("now", made.verdict))
-    rows += [("not watched", f"{one.source} ({one.rule})") for one in made.not_watched]
-    rows += [("problem", text) for text in made.problems]
-    print_fields(console, rows)
-    if made.edges:
-        console.print()
-        _edges(console, made)
-    if len(made.restarts) > 1:
-        console.print()
-        rows_ = [(one.at, one.cause, one.outcome) for one in made.restarts[:_SHOWN]]
-        print_table(console, ["restarted", "for", "outcome"], rows_)
+async def _kind(client: Client, word: str) -> Any:
+    """The kind that users name so, as kubectl resolves it: singular, plural, short name, or with its group."""
+    asked = word.lower()
+    for resource in await client.api_resources():
+        names = (resource.singular, resource.kind.plural, resource.kind.kind.lower(), *resource.short_names)
+        if resource.preferred and (asked in names or asked == resource.kind.qualified):
+            return resource.kind
+    return None
 
 
-def _last(restart: Any) -> str:
-    what = f"{restart.at} for {restart.cause}" if restart.cause else restart.at
-    return f"{what}{';' if restart.cause else ''} {restart.outcome}" if restart.outcome else what
+async def _findings(client: Client, found: dict[str, Any], namespace: str) -> list[Any]:
+    from steersman.operators.dns.inspect.offline import ZoneInspection, objects_of
+
+    inspection = ZoneInspection(await objects_of(client), namespace=namespace)
+    try:
+        zones = inspection.zones([str((found.get("spec") or {}).get("zoneName") or "")])
+        return [row for zone in zones for row in await inspection.findings(zone)]
+    finally:
+        inspection.close()
 
 
-def _pending(made: Answer) -> str:
-    if made.pending is None:
-        return "none"
-    sources = " ".join(made.pending.sources)
-    due = f", due {made.pending.due}" if made.pending.due else ""
-    return f"{sources}{due}" if made.told else f"{sources}: {made.pending.reason}{due}"
-
-
-def _edges(console: Console, made: Answer) -> None:
+def _draw(to: Console, answer: ObjectAnswer) -> None:
     from steersman.cli.output import print_table
 
-    compared = any(one.compared for one in made.edges)
-    rows = [
-        (
-            one.source,
-            "all" if one.keys is None else ",".join(one.keys),
-            one.digest or "missing",
-            one.applied if one.applied is not None else "not yet",
-            ",".join(one.dialects),
-            "; ".join(one.rules),
-            *(["; ".join(one.compared)] if compared else []),
-        )
-        for one in made.edges
-    ]
-    columns = ["source", "keys", "now", "applied", "dialect", "rule", *(["compared"] if compared else [])]
-    print_table(console, columns, rows)
+    where = f" in {answer.namespace}" if answer.namespace else ""
+    why = ": ".join(filter(None, (answer.reason, answer.message)))
+    to.print(f"{answer.object}{where} is {answer.state.lower()}{f': {why}' if why else ''}")
+    for text in answer.unseen:
+        click.echo(f"warning: {text}", err=True)
+    if answer.conditions:
+        rows = [
+            tuple(condition.get(field, "") for field in ("type", "status", "reason", "message", "lastTransitionTime"))
+            for condition in answer.conditions
+        ]
+        to.print()
+        print_table(to, ["condition", "status", "reason", "message", "since"], rows)
+    if answer.findings:
+        to.print()
+        print_table(to, ["check", "server", "found"], [(row.check, row.server, row.message) for row in answer.findings])
+    if answer.events:
+        to.print()
+        rows = [(event.get("lastTimestamp"), event.get("reason"), event.get("message")) for event in answer.events]
+        print_table(to, ["event at", "reason", "message"], rows)

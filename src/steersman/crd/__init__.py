@@ -4,14 +4,19 @@
 type cannot. `drift(live, wanted)` tells whether a cluster's definition still is what the code expects.
 """
 
-from steersman.crd.drift import drift
+from steersman.crd.compatibility import incompatible_changes
+from steersman.crd.diff import drift
+from steersman.crd.findings import DefinitionFinding, undescribed
 from steersman.crd.manifest import crd_manifest, crd_name
 from steersman.crd.markers import (
     Atomic,
     Column,
-    Doc,
+    Description,
+    EmbeddedResource,
+    Format,
     Ge,
     Gt,
+    Immutable,
     Le,
     ListMap,
     ListSet,
@@ -21,19 +26,23 @@ from steersman.crd.markers import (
     MultipleOf,
     Pattern,
     PreserveUnknown,
-    Rule,
     Schema,
+    Selectable,
+    XValidation,
 )
 from steersman.crd.schema import SchemaError, columns_of, schema_of
-from steersman.kube.definitions import ColumnSpec, ScaleSpec
+from steersman.kube.api.crd_options import PrinterColumn, ScaleSubresource
 
 __all__ = [
     "Atomic",
     "Column",
-    "ColumnSpec",
-    "Doc",
+    "DefinitionFinding",
+    "Description",
+    "EmbeddedResource",
+    "Format",
     "Ge",
     "Gt",
+    "Immutable",
     "Le",
     "ListMap",
     "ListSet",
@@ -43,13 +52,17 @@ __all__ = [
     "MultipleOf",
     "Pattern",
     "PreserveUnknown",
-    "Rule",
-    "ScaleSpec",
+    "PrinterColumn",
+    "ScaleSubresource",
     "Schema",
     "SchemaError",
+    "Selectable",
+    "XValidation",
     "columns_of",
     "crd_manifest",
     "crd_name",
     "drift",
+    "incompatible_changes",
     "schema_of",
+    "undescribed",
 ]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.crd.markers import ColumnSpec
-from steersman.crd.schema import columns_of, schema_of
+from steersman.crd.markers import PrinterColumn
+from steersman.crd.schema import columns_of, schema_of, selectable_of
 from steersman.errors import SteersmanError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.kube.objects import Resource
+    from steersman.kube.api.objects import Resource
 
 __all__ = ["crd_manifest", "crd_name"]
 
-AGE = ColumnSpec(name="Age", json_path=".metadata.creationTimestamp", type="date")
+AGE = PrinterColumn(name="Age", json_path=".metadata.creationTimestamp", type="date")
 
 
 def crd_name(cls: type[Resource]) -> str:
@@ -24,7 +24,7 @@ def crd_name(cls: type[Resource]) -> str:
 
 
 def crd_manifest(*versions: type[Resource]) -> dict[str, Any]:
-    """The definition of one kind. Give its versions oldest first: all are served, the last one is stored."""
+    """The definition of one kind. Give its versions oldest first: the last one is stored."""
     _same_kind(versions)
     stored = versions[-1]
     kind, options = stored.KIND, stored.DEFINITION
@@ -76,21 +76,23 @@ def _version(cls: type[Resource], *, storage: bool) -> dict[str, Any]:
             "statusReplicasPath": scale.status_replicas,
             **({"labelSelectorPath": scale.selector} if scale.selector else {}),
         }
-    version: dict[str, Any] = {
-        "name": cls.KIND.version,
-        "served": True,
-        "storage": storage,
-        "schema": {"openAPIV3Schema": schema},
-    }
+    version: dict[str, Any] = {"name": cls.KIND.version, "served": cls.DEFINITION.served, "storage": storage}
+    if cls.DEFINITION.deprecated:
+        version["deprecated"] = True
+        if isinstance(cls.DEFINITION.deprecated, str):
+            version["deprecationWarning"] = cls.DEFINITION.deprecated
+    version["schema"] = {"openAPIV3Schema": schema}
     if subresources:
         version["subresources"] = subresources
     columns = [*columns_of(cls), *cls.DEFINITION.columns]
     if columns:
         version["additionalPrinterColumns"] = [_column(column) for column in [*columns, AGE]]
+    if selectable := selectable_of(cls):
+        version["selectableFields"] = [{"jsonPath": path} for path in selectable]
     return version
 
 
-def _column(column: ColumnSpec) -> dict[str, Any]:
+def _column(column: PrinterColumn) -> dict[str, Any]:
     printed: dict[str, Any] = {"name": column.name, "type": column.type or "string", "jsonPath": column.json_path}
     if column.description:
         printed["description"] = column.description

@@ -2,7 +2,13 @@
 
     replicas: Annotated[int, Ge(1), Column("Replicas")] = 1
     ports: Annotated[list[Port], ListMap("name")]
-    schedule: Annotated[str, Pattern(r"^\\S+( \\S+){4}$"), Doc("Five fields, as cron takes them.")]
+    schedule: Annotated[str, Pattern(r"^\\S+( \\S+){4}$"), Description("Five fields, as cron takes them.")]
+    volume: Annotated[str, Immutable(), Selectable()]
+
+An enumeration is `Literal["a", "b"]` or an `enum.StrEnum`. What belongs to the whole kind are class arguments:
+
+    class WebApp(Resource, group="example.org", version="v1beta1", short_names=("wa",), categories=("all",),
+                 deprecated="use v1"): ...
 
 Constraints are checked twice from the one declaration: by the API server, through the generated schema, and by msgspec
 when an object is decoded.
@@ -10,19 +16,21 @@ when an object is decoded.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Meta
 
-from steersman.kube.definitions import ColumnSpec, ScaleSpec
+from steersman.kube.api.crd_options import PrinterColumn, ScaleSubresource
 
 __all__ = [
     "Atomic",
     "Column",
-    "ColumnSpec",
-    "Doc",
+    "Description",
+    "EmbeddedResource",
+    "Format",
     "Ge",
     "Gt",
+    "Immutable",
     "Le",
     "ListMap",
     "ListSet",
@@ -32,10 +40,19 @@ __all__ = [
     "MultipleOf",
     "Pattern",
     "PreserveUnknown",
-    "Rule",
-    "ScaleSpec",
+    "PrinterColumn",
+    "ScaleSubresource",
     "Schema",
+    "Selectable",
+    "XValidation",
 ]
+
+KnownFormat = Literal[
+    "bsonobjectid", "byte", "cidr", "creditcard", "date", "date-time", "duration", "email", "hexcolor", "hostname",
+    "ipv4", "ipv6", "isbn", "isbn10", "isbn13", "k8s-long-name", "k8s-short-name", "mac", "password", "rgbcolor", "ssn",
+    "uri", "uuid", "uuid3", "uuid4", "uuid5",
+    "int32", "int64", "float", "double",
+]  # fmt: skip
 
 
 def Ge(value: float) -> Meta:  # noqa: N802  # markers read like types
@@ -78,7 +95,12 @@ def Pattern(expression: str) -> Meta:  # noqa: N802  # markers read like types
     return Meta(pattern=expression)
 
 
-def Doc(text: str) -> Meta:  # noqa: N802  # markers read like types
+def Format(name: KnownFormat) -> Meta:  # noqa: N802  # markers read like types
+    """Has a form that API servers know by name: those before `int32` are for strings, the others for numbers."""
+    return Meta(extra_json_schema={"format": name})
+
+
+def Description(text: str) -> Meta:  # noqa: N802  # markers read like types
     """The description of a field, when a docstring below it is not wanted."""
     return Meta(description=text)
 
@@ -94,7 +116,7 @@ def ListSet() -> Meta:  # noqa: N802  # markers read like types
 
 
 def Atomic() -> Meta:  # noqa: N802  # markers read like types
-    """A list that is owned and replaced as a whole."""
+    """A list, map or object that is owned and replaced as a whole."""
     return Meta(extra_json_schema={"x-kubernetes-list-type": "atomic"})
 
 
@@ -103,11 +125,26 @@ def PreserveUnknown() -> Meta:  # noqa: N802  # markers read like types
     return Meta(extra_json_schema={"x-kubernetes-preserve-unknown-fields": True})
 
 
-def Rule(*rules: tuple[str, str]) -> Meta:  # noqa: N802  # markers read like types
-    """CEL expressions that must hold, each with the message for when it does not."""
+def EmbeddedResource() -> Meta:  # noqa: N802  # markers read like types
+    """A whole object of any kind: the server checks its apiVersion, kind and metadata, and keeps the rest as it is."""
     return Meta(
-        extra_json_schema={"x-kubernetes-validations": [{"rule": rule, "message": text} for rule, text in rules]}
+        extra_json_schema={"x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     )
+
+
+def XValidation(*rules: tuple[str, str]) -> Meta:  # noqa: N802  # markers read like types
+    """CEL expressions that must hold, each with the message for when it does not; those of several markers add up."""
+    return Meta(extra={f"rule {rule}": {"rule": rule, "message": text} for rule, text in rules})
+
+
+def Immutable() -> Meta:  # noqa: N802  # markers read like types
+    """A value that cannot be changed once it is set. A field without a value can still get one, and can be removed."""
+    return XValidation(("self == oldSelf", "cannot be changed"))
+
+
+def Selectable() -> Meta:  # noqa: N802  # markers read like types
+    """Lists and watches can select objects by this field (`--field-selector spec.volume=data`); at most 8 of a kind."""
+    return Meta(extra={"selectable": True})
 
 
 def Schema(**keywords: Any) -> Meta:  # noqa: N802  # markers read like types
@@ -117,4 +154,4 @@ def Schema(**keywords: Any) -> Meta:  # noqa: N802  # markers read like types
 
 def Column(name: str, *, type: str = "", description: str = "", priority: int = 0) -> Meta:  # noqa: A002, N802  # the API's own word; markers read like types
     """Show the field as a column of `kubectl get`."""
-    return Meta(extra={"column": ColumnSpec(name=name, type=type, description=description, priority=priority)})
+    return Meta(extra={"column": PrinterColumn(name=name, type=type, description=description, priority=priority)})

@@ -10,6 +10,7 @@ refused with the path that leads round in a circle. Rules of translation:
   manifest;
 - a list of structs whose class names its `LIST_KEYS` is a map by these keys, as lists of conditions are by `type`,
   unless an annotation says otherwise;
+- the description of a field is the docstring below it, else its `Description`, else the docstring of its class;
 - `int | str` is `x-kubernetes-int-or-string`; `Any` and maps to `Any` keep whatever they are given.
 """
 
@@ -20,13 +21,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import inspect as mi
 
-from steersman.crd.fielddocs import class_doc, field_docs
+from steersman.crd.docstrings import class_doc, field_docs
 from steersman.errors import SteersmanError
 
 if TYPE_CHECKING:
-    from steersman.crd.markers import ColumnSpec
+    from collections.abc import Iterator
 
-__all__ = ["SchemaError", "columns_of", "schema_of"]
+    from steersman.crd.markers import PrinterColumn
+
+__all__ = ["SchemaError", "columns_of", "schema_of", "selectable_of"]
 
 
 class SchemaError(SteersmanError):
@@ -34,7 +37,7 @@ class SchemaError(SteersmanError):
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
-        self.path = path
+        self.path, self.problem = path, message
 
 
 def schema_of(cls: type[msgspec.Struct], *, skip: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -42,20 +45,24 @@ def schema_of(cls: type[msgspec.Struct], *, skip: frozenset[str] = frozenset()) 
     return _struct(mi.type_info(cls), cls.__name__, (), skip)
 
 
-def columns_of(cls: type[msgspec.Struct]) -> list[ColumnSpec]:
+def columns_of(cls: type[msgspec.Struct]) -> list[PrinterColumn]:
     """The printer columns that fields below `cls` ask for, in the order of their fields."""
-    found: list[ColumnSpec] = []
-    _collect_columns(mi.type_info(cls), "", found, ())
+    found = []
+    for path, info in _marked(mi.type_info(cls), "", ()):
+        if (column := (info.extra or {}).get("column")) is not None:
+            kind = column.type or _COLUMN_TYPES.get(type(_optional(info.type)), "string")
+            found.append(msgspec.structs.replace(column, json_path=column.json_path or path, type=kind))
     return found
+
+
+def selectable_of(cls: type[msgspec.Struct]) -> list[str]:
+    """The paths of the fields below `cls` that field selectors may use."""
+    return [path for path, info in _marked(mi.type_info(cls), "", ()) if (info.extra or {}).get("selectable")]
 
 
 def _translate(info: mi.Type, path: str, trail: tuple[type, ...]) -> dict[str, Any]:
     if isinstance(info, mi.Metadata):
-        said = info.extra_json_schema or {}
-        node = {**_translate(info.type, path, trail), **said}
-        if node.get("x-kubernetes-list-type") != "map":
-            node.pop("x-kubernetes-list-map-keys", None)
-        return node
+        return _annotated(info, _translate(info.type, path, trail))
     if isinstance(info, mi.UnionType):
         return _union(info, path, trail)
     if isinstance(info, (mi.StructType, mi.DataclassType, mi.TypedDictType)):
@@ -70,6 +77,18 @@ def _translate(info: mi.Type, path: str, trail: tuple[type, ...]) -> dict[str, A
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **bounds}
         return {"type": "object", "additionalProperties": _translate(info.value_type, f"{path}.*", trail), **bounds}
     return _scalar(info, path)
+
+
+def _annotated(info: mi.Metadata, node: dict[str, Any]) -> dict[str, Any]:
+    """The node with what markers say; rules are added to those of the type, and anything else replaces it."""
+    node = {**node, **(info.extra_json_schema or {})}
+    if node.get("x-kubernetes-list-type") != "map":
+        node.pop("x-kubernetes-list-map-keys", None)
+    if node.get("type") == "object" and node.get("x-kubernetes-list-type") == "atomic":
+        node["x-kubernetes-map-type"] = node.pop("x-kubernetes-list-type")
+    if rules := [value for key, value in (info.extra or {}).items() if key.startswith("rule ")]:
+        node["x-kubernetes-validations"] = [*node.get("x-kubernetes-validations", ()), *rules]
+    return node
 
 
 def _identified(item: mi.Type) -> dict[str, Any]:
@@ -144,7 +163,7 @@ def _struct(info: Any, path: str, trail: tuple[type, ...], skip: frozenset[str] 
             continue
         node = _translate(field.type, f"{path}.{field.encode_name}", (*trail, info.cls))
         if field.name in docs:
-            node.setdefault("description", docs[field.name])
+            node["description"] = docs[field.name]
         node |= _default(field)
         if field.required:
             required.append(field.encode_name)
@@ -178,18 +197,16 @@ def _bare(info: mi.Type) -> mi.Type:
 _COLUMN_TYPES = {mi.IntType: "integer", mi.FloatType: "number", mi.BoolType: "boolean", mi.DateTimeType: "date"}
 
 
-def _collect_columns(info: mi.Type, path: str, found: list[ColumnSpec], trail: tuple[type, ...]) -> None:
+def _marked(info: mi.Type, path: str, trail: tuple[type, ...]) -> Iterator[tuple[str, mi.Metadata]]:
+    """Every annotated field outside of lists and maps, with its path."""
     if isinstance(info, mi.Metadata):
-        column = (info.extra or {}).get("column")
-        if column is not None:
-            kind = column.type or _COLUMN_TYPES.get(type(_optional(info.type)), "string")
-            found.append(msgspec.structs.replace(column, json_path=column.json_path or path, type=kind))
-        _collect_columns(info.type, path, found, trail)
+        yield path, info
+        yield from _marked(info.type, path, trail)
     elif isinstance(info, mi.UnionType):
-        _collect_columns(_optional(info), path, found, trail)
+        yield from _marked(_optional(info), path, trail)
     elif isinstance(info, mi.StructType) and info.cls not in trail:
         for field in info.fields:
-            _collect_columns(field.type, f"{path}.{field.encode_name}", found, (*trail, info.cls))
+            yield from _marked(field.type, f"{path}.{field.encode_name}", (*trail, info.cls))
 
 
 def _optional(info: mi.Type) -> mi.Type:

@@ -4,28 +4,17 @@
         ...  # Deployments get pods, pods become ready, services get endpoints
 
 Deployments, StatefulSets, DaemonSets, Jobs, CronJobs, Services, Pods and Nodes behave as on a cluster whose containers
-always start, unless an annotation on the pod asks for something else (`steersman.simulate.annotations`).
-They are ordinary controllers; nothing runs, nothing is stored, and nothing is written when nothing changes.
-Not for a cluster that has controllers of its own.
+always start, unless an annotation on the pod asks for a failure (`steersman.simulate.annotations`). Nothing runs,
+nothing is kept in memory, and nothing is written when nothing changes. Not for a cluster with controllers of its own.
+
+    watch ──► reconcile(key): children from the cache ──► plan (pure) ──► create, patch, delete, status
+
+`reconcilers` has the table of controllers and the one function that carries out plans; `workloads` has one planner per
+workload kind, `kubelet`, `nodes` and `endpoints` those of pods, nodes and services.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from steersman.simulate.reconcilers import controllers
-    from steersman.simulate.session import simulation
+from steersman.simulate.reconcilers import controllers, simulation
 
 __all__ = ["controllers", "simulation"]
-
-_HOMES = {"controllers": "steersman.simulate.reconcilers", "simulation": "steersman.simulate.session"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: the pure parts cost nothing else."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)

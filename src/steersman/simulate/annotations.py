@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 import msgspec
 
 from steersman.errors import FormatError, PlanError
-from steersman.kube.durations import parse_duration
+from steersman.kube.api.durations import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMPLETE_AFTER", "FAIL", "READY_AFTER", "TERMINATE_AFTER", "Failure", "Wishes", "wishes_of"]
+__all__ = ["COMPLETE_AFTER", "FAIL", "READY_AFTER", "TERMINATE_AFTER", "Failure", "PodBehavior", "behavior_of"]
 
 DOMAIN = "simulate.steersman.dev/"
 FAIL = f"{DOMAIN}fail"
@@ -31,7 +31,7 @@ INVALID = "InvalidSimulation"  # the reason that a pod shows which asks for some
 Failure = Literal["", "never-ready", "crash", "image-pull"]
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class PodBehavior(msgspec.Struct, frozen=True, kw_only=True):
     """How a pod should fare; all times in seconds."""
 
     failure: Failure = ""
@@ -40,13 +40,13 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     terminate_after: float = 0.0
 
 
-def wishes_of(annotations: Mapping[str, str]) -> Wishes:
+def behavior_of(annotations: Mapping[str, str]) -> PodBehavior:
     """Read them; PlanError says which annotation is wrong and what would be right."""
     failure = annotations.get(FAIL, "")
     if failure not in get_args(Failure):
         known = ", ".join(filter(None, get_args(Failure)))
         raise PlanError(f'"{failure}" is not one of {known}', reason=INVALID, field=f"annotation {FAIL}")
-    return Wishes(
+    return PodBehavior(
         failure=failure,  # type: ignore[arg-type]  # just checked
         ready_after=_seconds(annotations, READY_AFTER),
         complete_after=_seconds(annotations, COMPLETE_AFTER),

@@ -7,43 +7,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.kube.objects import ObjectMeta, owner_reference, to_wire
-from steersman.kube.types.core import ObjectReference
-from steersman.kube.types.discovery import Endpoint, EndpointConditions, EndpointSlice, EndpointSlicePort
+from steersman.kube.api.objects import ObjectMeta, owner_reference, to_wire
+from steersman.kube.api.types.core import ObjectReference
+from steersman.kube.api.types.discovery import Endpoint, EndpointConditions, EndpointSlice, EndpointSlicePort
 from steersman.simulate.plan import Change, Plan
-from steersman.simulate.readiness import is_ready
-from steersman.simulate.templates import fingerprint
+from steersman.simulate.workloads.pods import fingerprint, is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.kube.types.core import ServicePort
-    from steersman.simulate.kinds import Pod, Service
+    from steersman.kube.api.types.core import ServicePort
+    from steersman.simulate.kinds import Service, SimulatedPod
 
 __all__ = ["plan_endpoints", "selects"]
 
 _MANAGER = "endpointslice-controller.k8s.io"
 
 
-def selects(service: Service, pod: Pod) -> bool:
+def selects(service: Service, pod: SimulatedPod) -> bool:
     """Whether a service has a selector, and it matches."""
     selector = service.spec.selector
     return bool(selector) and (selector or {}).items() <= pod.labels.items()
 
 
-def plan_endpoints(service: Service, pods: Sequence[Pod], slices: Sequence[EndpointSlice]) -> Plan:
+def plan_endpoints(service: Service, pods: Sequence[SimulatedPod], slices: Sequence[EndpointSlice]) -> Plan:
     """The slice of a service, made or brought up to date."""
     if not service.spec.selector or service.spec.type == "ExternalName":
         return Plan(delete=tuple(slices))
     wanted = _slice(service, pods)
-    known = next((one for one in slices if one.name == wanted.name), None)
+    known = next((known for known in slices if known.name == wanted.name), None)
     if known is None:
         return Plan(create=(wanted,))
     patch = _difference(known, wanted)
     return Plan(change=(Change(known, patch),)) if patch else Plan()
 
 
-def _slice(service: Service, pods: Sequence[Pod]) -> EndpointSlice:
+def _slice(service: Service, pods: Sequence[SimulatedPod]) -> EndpointSlice:
     backends = sorted((pod for pod in pods if selects(service, pod) and _has_address(pod)), key=lambda pod: pod.name)
     labels = {
         **service.labels,
@@ -54,6 +53,7 @@ def _slice(service: Service, pods: Sequence[Pod]) -> EndpointSlice:
     return EndpointSlice(
         metadata=ObjectMeta(
             name=f"{service.name}-{fingerprint(service.metadata.uid, 5)}",
+            generate_name=f"{service.name}-",
             namespace=service.namespace,
             labels=labels,
             owner_references=[owner_reference(service)],
@@ -64,7 +64,7 @@ def _slice(service: Service, pods: Sequence[Pod]) -> EndpointSlice:
     )
 
 
-def _endpoint(service: Service, pod: Pod) -> Endpoint:
+def _endpoint(service: Service, pod: SimulatedPod) -> Endpoint:
     serving = is_ready(pod)
     published = service.spec.publish_not_ready_addresses
     return Endpoint(
@@ -78,7 +78,7 @@ def _endpoint(service: Service, pod: Pod) -> Endpoint:
     )
 
 
-def _port(port: ServicePort, backends: Sequence[Pod]) -> EndpointSlicePort:
+def _port(port: ServicePort, backends: Sequence[SimulatedPod]) -> EndpointSlicePort:
     return EndpointSlicePort(
         name=port.name,
         port=_number(port, backends),
@@ -87,15 +87,16 @@ def _port(port: ServicePort, backends: Sequence[Pod]) -> EndpointSlicePort:
     )
 
 
-def _number(port: ServicePort, backends: Sequence[Pod]) -> int | None:
+def _number(port: ServicePort, backends: Sequence[SimulatedPod]) -> int | None:
     target = port.target_port
     if not isinstance(target, str):
         return target or port.port
-    ports = (one for pod in backends for box in pod.spec.get("containers") or () for one in box.get("ports") or ())
-    return next((one["containerPort"] for one in ports if one.get("name") == target), None)
+    containers = (container for pod in backends for container in pod.spec.get("containers") or ())
+    ports = (port for container in containers for port in container.get("ports") or ())
+    return next((port["containerPort"] for port in ports if port.get("name") == target), None)
 
 
-def _has_address(pod: Pod) -> bool:
+def _has_address(pod: SimulatedPod) -> bool:
     return bool(pod.status.pod_ip) and pod.status.phase not in {"Succeeded", "Failed"}
 
 

@@ -1,6 +1,6 @@
 """The kinds as the simulation sees them: templates and pod specs stay whole, so that what is copied loses nothing.
 
-The structs of `steersman.kube.types` name only the fields that controllers read. Here a template is copied from a
+The structs of `steersman.kube.api.types` name only the fields that controllers read. Here a template is copied from a
 Deployment to a ReplicaSet to a Pod and compared on the way, so every field counts: it stays plain JSON. Pure data.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import field
 
-from steersman.kube.objects import ObjectMeta, Resource, Struct
-from steersman.kube.types.apps import (
+from steersman.kube.api.objects import ObjectMeta, Resource, Struct
+from steersman.kube.api.types.apps import (
     ControllerRevision,
     DaemonSetStatus,
     DaemonSetUpdateStrategy,
@@ -23,46 +23,46 @@ from steersman.kube.types.apps import (
     StatefulSetUpdateStrategy,
     WorkloadCondition,
 )
-from steersman.kube.types.batch import CronJobStatus, JobStatus
-from steersman.kube.types.core import Node, Service
-from steersman.kube.types.discovery import EndpointSlice
-from steersman.kube.types.pods import PodStatus
+from steersman.kube.api.types.batch import CronJobStatus, JobStatus
+from steersman.kube.api.types.core import Node, Service
+from steersman.kube.api.types.discovery import EndpointSlice
+from steersman.kube.api.types.pods import PodStatus
 
 __all__ = [
     "JSON",
     "ControllerRevision",
-    "CronJob",
-    "CronJobSpec",
-    "DaemonSet",
-    "DaemonSetSpec",
-    "Deployment",
-    "DeploymentSpec",
     "EndpointSlice",
-    "Job",
-    "JobSpec",
     "JobTemplate",
     "Node",
-    "Pod",
     "Progress",
-    "ReplicaSet",
-    "ReplicaSetSpec",
     "RolloutStatus",
     "Service",
-    "StatefulSet",
-    "StatefulSetSpec",
+    "SimulatedCronJob",
+    "SimulatedCronJobSpec",
+    "SimulatedDaemonSet",
+    "SimulatedDaemonSetSpec",
+    "SimulatedDeployment",
+    "SimulatedDeploymentSpec",
+    "SimulatedJob",
+    "SimulatedJobSpec",
+    "SimulatedPod",
+    "SimulatedReplicaSet",
+    "SimulatedReplicaSetSpec",
+    "SimulatedStatefulSet",
+    "SimulatedStatefulSetSpec",
 ]
 
 JSON = dict[str, Any]
 
 
-class Pod(Resource, version="v1"):
+class SimulatedPod(Resource, version="v1", kind="Pod"):
     """Containers that run together on one node."""
 
     spec: JSON = field(default_factory=dict)
     status: PodStatus = field(default_factory=PodStatus)
 
 
-class ReplicaSetSpec(Struct):
+class SimulatedReplicaSetSpec(Struct):
     """What a ReplicaSet should be."""
 
     replicas: int | None = None
@@ -71,10 +71,10 @@ class ReplicaSetSpec(Struct):
     template: JSON = field(default_factory=dict)
 
 
-class ReplicaSet(Resource, group="apps", version="v1"):
+class SimulatedReplicaSet(Resource, group="apps", version="v1", kind="ReplicaSet"):
     """A number of identical pods."""
 
-    spec: ReplicaSetSpec = field(default_factory=ReplicaSetSpec)
+    spec: SimulatedReplicaSetSpec = field(default_factory=SimulatedReplicaSetSpec)
     status: ReplicaSetStatus = field(default_factory=ReplicaSetStatus)
 
 
@@ -90,7 +90,7 @@ class RolloutStatus(DeploymentStatus):
     conditions: Sequence[Progress] = ()
 
 
-class DeploymentSpec(Struct):
+class SimulatedDeploymentSpec(Struct):
     """What a Deployment should be."""
 
     replicas: int | None = None
@@ -103,14 +103,14 @@ class DeploymentSpec(Struct):
     paused: bool = False
 
 
-class Deployment(Resource, group="apps", version="v1"):
+class SimulatedDeployment(Resource, group="apps", version="v1", kind="Deployment"):
     """Interchangeable pods that are rolled."""
 
-    spec: DeploymentSpec = field(default_factory=DeploymentSpec)
+    spec: SimulatedDeploymentSpec = field(default_factory=SimulatedDeploymentSpec)
     status: RolloutStatus = field(default_factory=RolloutStatus)
 
 
-class StatefulSetSpec(Struct):
+class SimulatedStatefulSetSpec(Struct):
     """What a StatefulSet should be."""
 
     replicas: int | None = None
@@ -125,14 +125,14 @@ class StatefulSetSpec(Struct):
     ordinals: JSON | None = None
 
 
-class StatefulSet(Resource, group="apps", version="v1"):
+class SimulatedStatefulSet(Resource, group="apps", version="v1", kind="StatefulSet"):
     """Pods with a name of their own."""
 
-    spec: StatefulSetSpec = field(default_factory=StatefulSetSpec)
+    spec: SimulatedStatefulSetSpec = field(default_factory=SimulatedStatefulSetSpec)
     status: StatefulSetStatus = field(default_factory=StatefulSetStatus)
 
 
-class DaemonSetSpec(Struct):
+class SimulatedDaemonSetSpec(Struct):
     """What a DaemonSet should be."""
 
     selector: JSON = field(default_factory=dict)
@@ -142,14 +142,14 @@ class DaemonSetSpec(Struct):
     revision_history_limit: int | None = None
 
 
-class DaemonSet(Resource, group="apps", version="v1"):
+class SimulatedDaemonSet(Resource, group="apps", version="v1", kind="DaemonSet"):
     """One pod per node."""
 
-    spec: DaemonSetSpec = field(default_factory=DaemonSetSpec)
+    spec: SimulatedDaemonSetSpec = field(default_factory=SimulatedDaemonSetSpec)
     status: DaemonSetStatus = field(default_factory=DaemonSetStatus)
 
 
-class JobSpec(Struct):
+class SimulatedJobSpec(Struct):
     """What a Job should be."""
 
     template: JSON = field(default_factory=dict)
@@ -161,10 +161,10 @@ class JobSpec(Struct):
     suspend: bool | None = None
 
 
-class Job(Resource, group="batch", version="v1"):
+class SimulatedJob(Resource, group="batch", version="v1", kind="Job"):
     """Pods that run until they have succeeded."""
 
-    spec: JobSpec = field(default_factory=JobSpec)
+    spec: SimulatedJobSpec = field(default_factory=SimulatedJobSpec)
     status: JobStatus = field(default_factory=JobStatus)
 
 
@@ -175,20 +175,21 @@ class JobTemplate(Struct):
     spec: JSON = field(default_factory=dict)
 
 
-class CronJobSpec(Struct):
+class SimulatedCronJobSpec(Struct):
     """What a CronJob should be."""
 
     schedule: str = ""
     time_zone: str | None = None
     job_template: JobTemplate = field(default_factory=JobTemplate)
     concurrency_policy: str = ""
+    starting_deadline_seconds: int | None = None
     suspend: bool | None = None
     successful_jobs_history_limit: int | None = None
     failed_jobs_history_limit: int | None = None
 
 
-class CronJob(Resource, group="batch", version="v1"):
+class SimulatedCronJob(Resource, group="batch", version="v1", kind="CronJob"):
     """Jobs by the clock."""
 
-    spec: CronJobSpec = field(default_factory=CronJobSpec)
+    spec: SimulatedCronJobSpec = field(default_factory=SimulatedCronJobSpec)
     status: CronJobStatus = field(default_factory=CronJobStatus)

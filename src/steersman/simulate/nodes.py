@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.types.core import NodeAddress, NodeCondition, NodeSystemInfo
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.types.core import NodeAddress, NodeCondition, NodeSystemInfo
 from steersman.simulate.annotations import FAIL
 from steersman.simulate.kinds import JSON, Node
 from steersman.simulate.plan import Plan, with_conditions
@@ -16,8 +16,8 @@ from steersman.simulate.plan import Plan, with_conditions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.kube.types.core import Taint
-    from steersman.simulate.kinds import Pod
+    from steersman.kube.api.types.core import Taint
+    from steersman.simulate.kinds import SimulatedPod
 
 __all__ = ["address_of", "choose_node", "fits", "new_node", "plan_node"]
 
@@ -79,7 +79,7 @@ def address_of(node: str) -> str:
     return f"172.18.{number >> 8 & 255}.{number & 255}"
 
 
-def choose_node(pod: Pod, nodes: Sequence[Node]) -> str | None:
+def choose_node(pod: SimulatedPod, nodes: Sequence[Node]) -> str | None:
     """One of the nodes that the pod can go to, chosen by its uid; None when there is none."""
     names = [node.name for node in nodes if not node.deleting and fits(pod.spec, node)]
     return names[zlib.crc32(pod.metadata.uid.encode()) % len(names)] if names else None
@@ -88,7 +88,7 @@ def choose_node(pod: Pod, nodes: Sequence[Node]) -> str | None:
 def fits(spec: JSON, node: Node, *, daemon: bool = False) -> bool:
     """Whether a pod with this spec can go there: by node selector, and by taints it does not tolerate.
 
-    Affinity and resources are not looked at.
+    Affinity and resources are not considered.
     """
     if node.spec.unschedulable and not daemon:
         return False

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from steersman.kube.objects import Resource
-from steersman.kube.times import format_time
+from steersman.kube.api.objects import Resource
+from steersman.kube.api.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from steersman.kube.types.apps import WorkloadCondition
-    from steersman.kube.types.batch import JobCondition
-    from steersman.kube.types.core import NodeCondition
-    from steersman.kube.types.pods import PodCondition
+    from steersman.kube.api.types.apps import WorkloadCondition
+    from steersman.kube.api.types.batch import JobCondition
+    from steersman.kube.api.types.core import NodeCondition
+    from steersman.kube.api.types.pods import PodCondition
 
 __all__ = ["Change", "Plan", "earliest", "with_conditions"]
 
@@ -32,6 +32,7 @@ class Change(msgspec.Struct, frozen=True):
 
     obj: Resource
     patch: dict[str, Any]
+    subresource: str | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,46 +6,52 @@ simulation can be stopped and started at any time.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from steersman.kube.errors import AlreadyExists, Conflict, NotFound
-from steersman.kube.objects import Resource
-from steersman.runtime.controller import Controller
-from steersman.runtime.predicates import Predicate, created, deletion_started, generation
-from steersman.runtime.queue import Debounce
-from steersman.runtime.result import Result, done, requeue
-from steersman.simulate.cronjobs import plan_cron_job
-from steersman.simulate.daemons import plan_daemon_set
+from prometheus_client import CollectorRegistry
+
+from steersman.kube.api.errors import AlreadyExists, Conflict, NotFound
+from steersman.kube.api.objects import Resource
+from steersman.runtime.controller.builder import Controller
+from steersman.runtime.controller.predicates import Predicate, created, deletion_started, generation
+from steersman.runtime.controller.result import Result, done, requeue
+from steersman.runtime.manager.manager import Manager
+from steersman.runtime.workqueue.queue import Debounce
 from steersman.simulate.endpoints import plan_endpoints, selects
-from steersman.simulate.jobs import plan_job
 from steersman.simulate.kinds import (
     ControllerRevision,
-    CronJob,
-    DaemonSet,
-    Deployment,
     EndpointSlice,
-    Job,
     Node,
-    Pod,
-    ReplicaSet,
     Service,
-    StatefulSet,
+    SimulatedCronJob,
+    SimulatedDaemonSet,
+    SimulatedDeployment,
+    SimulatedJob,
+    SimulatedPod,
+    SimulatedReplicaSet,
+    SimulatedStatefulSet,
 )
-from steersman.simulate.nodes import plan_node
-from steersman.simulate.ordinals import plan_stateful_set
-from steersman.simulate.podlife import plan_pod
-from steersman.simulate.replicas import plan_replica_set
-from steersman.simulate.rollout import plan_deployment
+from steersman.simulate.kubelet import plan_pod
+from steersman.simulate.nodes import new_node, plan_node
+from steersman.simulate.workloads.cronjobs import plan_cron_job
+from steersman.simulate.workloads.daemonsets import plan_daemon_set
+from steersman.simulate.workloads.deployments import plan_deployment
+from steersman.simulate.workloads.jobs import plan_job
+from steersman.simulate.workloads.replicasets import plan_replica_set
+from steersman.simulate.workloads.statefulsets import plan_stateful_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from steersman.kube.resources import ObjectRef
-    from steersman.runtime.cluster import Snapshots
-    from steersman.runtime.context import Context
+    from steersman.kube.api.gvk import NamespacedName
+    from steersman.kube.client.client import Client
+    from steersman.runtime.manager.cluster import ClusterSnapshot
+    from steersman.runtime.reconcile.context import Context
     from steersman.simulate.plan import Plan
 
-__all__ = ["controllers"]
+__all__ = ["controllers", "simulation"]
 
 R = TypeVar("R", bound=Resource)
 
@@ -55,43 +61,45 @@ _CONCURRENCY = 16
 
 
 # -------------------------------------------------------------------------------------------------------- reconcilers
-async def reconcile_deployment(ctx: Context, deployment: Deployment) -> Result:
+async def reconcile_deployment(ctx: Context, deployment: SimulatedDeployment) -> Result:
     """Deployment → ReplicaSets."""
-    owned = children(ctx, ReplicaSet, deployment)
+    owned = children(ctx, SimulatedReplicaSet, deployment)
     return await carry_out(ctx, deployment, plan_deployment(deployment, owned, now=ctx.clock.time()))
 
 
-async def reconcile_replica_set(ctx: Context, owner: ReplicaSet) -> Result:
+async def reconcile_replica_set(ctx: Context, owner: SimulatedReplicaSet) -> Result:
     """ReplicaSet → Pods."""
-    return await carry_out(ctx, owner, plan_replica_set(owner, children(ctx, Pod, owner), now=ctx.clock.time()))
+    return await carry_out(
+        ctx, owner, plan_replica_set(owner, children(ctx, SimulatedPod, owner), now=ctx.clock.time())
+    )
 
 
-async def reconcile_stateful_set(ctx: Context, owner: StatefulSet) -> Result:
+async def reconcile_stateful_set(ctx: Context, owner: SimulatedStatefulSet) -> Result:
     """StatefulSet → Pods and ControllerRevisions."""
-    pods, revisions = children(ctx, Pod, owner), children(ctx, ControllerRevision, owner)
+    pods, revisions = children(ctx, SimulatedPod, owner), children(ctx, ControllerRevision, owner)
     return await carry_out(ctx, owner, plan_stateful_set(owner, pods, revisions, now=ctx.clock.time()))
 
 
-async def reconcile_daemon_set(ctx: Context, owner: DaemonSet) -> Result:
+async def reconcile_daemon_set(ctx: Context, owner: SimulatedDaemonSet) -> Result:
     """DaemonSet → Pods and ControllerRevisions."""
-    pods, revisions = children(ctx, Pod, owner), children(ctx, ControllerRevision, owner)
+    pods, revisions = children(ctx, SimulatedPod, owner), children(ctx, ControllerRevision, owner)
     plan = plan_daemon_set(owner, pods, ctx.cache[Node].list(), revisions, now=ctx.clock.time())
     return await carry_out(ctx, owner, plan)
 
 
-async def reconcile_job(ctx: Context, job: Job) -> Result:
+async def reconcile_job(ctx: Context, job: SimulatedJob) -> Result:
     """Job → Pods."""
-    return await carry_out(ctx, job, plan_job(job, children(ctx, Pod, job), now=ctx.clock.time()))
+    return await carry_out(ctx, job, plan_job(job, children(ctx, SimulatedPod, job), now=ctx.clock.time()))
 
 
-async def reconcile_cron_job(ctx: Context, owner: CronJob) -> Result:
+async def reconcile_cron_job(ctx: Context, owner: SimulatedCronJob) -> Result:
     """CronJob → Jobs."""
-    return await carry_out(ctx, owner, plan_cron_job(owner, children(ctx, Job, owner), now=ctx.clock.time()))
+    return await carry_out(ctx, owner, plan_cron_job(owner, children(ctx, SimulatedJob, owner), now=ctx.clock.time()))
 
 
 async def reconcile_service(ctx: Context, service: Service) -> Result:
     """Service → EndpointSlice."""
-    pods = ctx.cache[Pod].list(namespace=service.namespace)
+    pods = ctx.cache[SimulatedPod].list(namespace=service.namespace)
     return await carry_out(ctx, service, plan_endpoints(service, pods, children(ctx, EndpointSlice, service)))
 
 
@@ -100,12 +108,12 @@ async def reconcile_node(ctx: Context, node: Node) -> Result:
     return await carry_out(ctx, node, plan_node(node, now=ctx.clock.time()))
 
 
-async def reconcile_pod(ctx: Context, pod: Pod) -> Result:
+async def reconcile_pod(ctx: Context, pod: SimulatedPod) -> Result:
     """Pod → a node, a status, and its end."""
-    indexed(ctx, Pod)
+    indexed(ctx, SimulatedPod)
 
     def taken(address: str) -> bool:
-        return bool(ctx.cache[Pod].by_index(_ADDRESS, address))
+        return bool(ctx.cache[SimulatedPod].by_index(_ADDRESS, address))
 
     plan = plan_pod(pod, ctx.cache[Node].list(), taken, now=ctx.clock.time())
     if plan.bind:
@@ -127,7 +135,7 @@ async def carry_out(ctx: Context, obj: Resource, plan: Plan) -> Result:
             taken = True
     for change in plan.change:
         try:
-            await ctx.patch(change.obj, change.patch)
+            await ctx.patch(change.obj, change.patch, subresource=change.subresource)
         except NotFound:
             continue
     for old in plan.delete:
@@ -142,7 +150,7 @@ async def carry_out(ctx: Context, obj: Resource, plan: Plan) -> Result:
     return done if plan.again is None else requeue(after=plan.again)
 
 
-async def bind(ctx: Context, pod: Pod, node: str) -> None:
+async def bind(ctx: Context, pod: SimulatedPod, node: str) -> None:
     """Give a pod its node; fine when it has one or is gone."""
     body = {
         "apiVersion": "v1",
@@ -151,15 +159,17 @@ async def bind(ctx: Context, pod: Pod, node: str) -> None:
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
     try:
-        await ctx.client.post(Pod.KIND.path(pod.namespace, pod.name, "binding"), body)
+        await ctx.client.raw_post(SimulatedPod.KIND.path(pod.namespace, pod.name, "binding"), body)
     except (Conflict, NotFound):
         return
 
 
-async def finish(ctx: Context, pod: Pod) -> None:
+async def finish(ctx: Context, pod: SimulatedPod) -> None:
     """The last word of a kubelet: everything has ended, the object may go."""
     try:
-        await ctx.client.delete(Pod, pod.name, namespace=pod.namespace, uid=pod.metadata.uid, grace_period_seconds=0)
+        await ctx.client.delete(
+            SimulatedPod, pod.name, namespace=pod.namespace, uid=pod.metadata.uid, grace_period_seconds=0
+        )
     except (Conflict, NotFound):
         return
 
@@ -173,38 +183,38 @@ def children(ctx: Context, target: type[R], owner: Resource) -> Sequence[R]:
 
 def indexed(ctx: Context, target: type[Resource]) -> None:
     """Make sure that objects can be found by their owner; costs nothing when they can."""
-    shelf = ctx.cache.shelf(target)
-    assert shelf is not None
-    shelf.informer.add_index(_OWNER, _controller_uid)
-    if target is Pod:
-        shelf.informer.add_index(_ADDRESS, _addresses)
+    watched = ctx.cache.watched(target)
+    assert watched is not None
+    watched.informer.add_index(_OWNER, _controller_uid)
+    if target is SimulatedPod:
+        watched.informer.add_index(_ADDRESS, _addresses)
 
 
 def _controller_uid(obj: Resource) -> Iterable[str]:
     return () if obj.controller is None else (obj.controller.uid,)
 
 
-def _addresses(pod: Pod) -> Iterable[str]:
+def _addresses(pod: SimulatedPod) -> Iterable[str]:
     return (pod.status.pod_ip,) if pod.status.pod_ip else ()
 
 
 # ------------------------------------------------------------------------------------------------------------ mapping
-def services_of(pod: Pod, cache: Snapshots) -> Iterable[ObjectRef]:
+def services_of(pod: SimulatedPod, cache: ClusterSnapshot) -> Iterable[NamespacedName]:
     """The services that a pod is behind."""
-    return [one.ref for one in cache[Service].list(namespace=pod.namespace) if selects(one, pod)]
+    return [service.ref for service in cache[Service].list(namespace=pod.namespace) if selects(service, pod)]
 
 
-def every_daemon_set(_: Node, cache: Snapshots) -> Iterable[ObjectRef]:
+def every_daemon_set(_: Node, cache: ClusterSnapshot) -> Iterable[NamespacedName]:
     """A node concerns all of them."""
-    return [one.ref for one in cache[DaemonSet].list()]
+    return [daemon_set.ref for daemon_set in cache[SimulatedDaemonSet].list()]
 
 
-def homeless_pods(_: Node, cache: Snapshots) -> Iterable[ObjectRef]:
+def unscheduled_pods(_: Node, cache: ClusterSnapshot) -> Iterable[NamespacedName]:
     """Pods that wait for a node."""
-    return [pod.ref for pod in cache[Pod].list() if not pod.spec.get("nodeName")]
+    return [pod.ref for pod in cache[SimulatedPod].list() if not pod.spec.get("nodeName")]
 
 
-def _visible(old: Pod, new: Pod) -> bool:
+def _visible(old: SimulatedPod, new: SimulatedPod) -> bool:
     """Whether anything differs that a service shows of a pod."""
     return (old.labels, old.deleting, old.status.pod_ip, old.status.phase, _ready(old)) != (
         new.labels,
@@ -215,7 +225,7 @@ def _visible(old: Pod, new: Pod) -> bool:
     )
 
 
-def _ready(pod: Pod) -> list[str]:
+def _ready(pod: SimulatedPod) -> list[str]:
     return [known.status for known in pod.status.conditions if known.type == "Ready"]
 
 
@@ -234,26 +244,64 @@ def _annotated(old: Resource, new: Resource) -> bool:
 
 def controllers() -> list[Controller]:
     """Everything that makes an API server behave like a cluster."""
-    told = generation | deletion_started | created | _either_way("annotations", _annotated)
+    changed = generation | deletion_started | created | _either_way("annotations", _annotated)
     shown, placement = _either_way("shown", _visible), _either_way("placement", _placement)
     table = [
-        Controller(Deployment, reconcile_deployment).when(told).owns(ReplicaSet),
-        Controller(ReplicaSet, reconcile_replica_set).when(told).owns(Pod, when=shown),
-        Controller(StatefulSet, reconcile_stateful_set).when(told).owns(Pod, when=shown).reads(ControllerRevision),
-        Controller(DaemonSet, reconcile_daemon_set)
-        .when(told)
-        .owns(Pod, when=shown)
+        Controller(SimulatedDeployment, reconcile_deployment).when(changed).owns(SimulatedReplicaSet),
+        Controller(SimulatedReplicaSet, reconcile_replica_set).when(changed).owns(SimulatedPod, when=shown),
+        Controller(SimulatedStatefulSet, reconcile_stateful_set)
+        .when(changed)
+        .owns(SimulatedPod, when=shown)
+        .reads(ControllerRevision),
+        Controller(SimulatedDaemonSet, reconcile_daemon_set)
+        .when(changed)
+        .owns(SimulatedPod, when=shown)
         .watches(Node, to=every_daemon_set, when=placement)
         .reads(ControllerRevision),
-        Controller(Job, reconcile_job).when(told).owns(Pod, when=shown),
-        Controller(CronJob, reconcile_cron_job).when(told).owns(Job),
-        Controller(Service, reconcile_service).owns(EndpointSlice).watches(Pod, to=services_of, when=shown),
+        Controller(SimulatedJob, reconcile_job).when(changed).owns(SimulatedPod, when=shown),
+        Controller(SimulatedCronJob, reconcile_cron_job).when(changed).owns(SimulatedJob),
+        Controller(Service, reconcile_service).owns(EndpointSlice).watches(SimulatedPod, to=services_of, when=shown),
     ]
     return [
-        *(one.named(f"simulate-{one.name}").configured(concurrency=_CONCURRENCY, debounce=_SETTLE) for one in table),
-        Controller(Node, reconcile_node).named("simulate-node"),
-        Controller(Pod, reconcile_pod)
-        .watches(Node, to=homeless_pods, when=placement)
-        .configured(concurrency=2 * _CONCURRENCY, while_terminating=True)
+        *(
+            controller.named(f"simulate-{controller.name}").with_options(
+                concurrency=_CONCURRENCY, debounce=_SETTLE, shared_objects=True
+            )
+            for controller in table
+        ),
+        Controller(Node, reconcile_node).with_options(shared_objects=True).named("simulate-node"),
+        Controller(SimulatedPod, reconcile_pod)
+        .watches(Node, to=unscheduled_pods, when=placement)
+        .with_options(concurrency=2 * _CONCURRENCY, while_terminating=True, shared_objects=True)
         .named("simulate-pod"),
     ]
+
+
+@asynccontextmanager
+async def simulation(client: Client, *, nodes: int = 2, **options: Any) -> AsyncIterator[Manager]:
+    """Simulate a cluster with so many nodes behind `client` until the block ends; `options` are the manager's.
+
+    The block begins when the controllers work; when they fail, leaving it raises the error.
+    """
+    for number in range(1, nodes + 1):
+        with suppress(AlreadyExists):
+            await client.create(new_node(number))
+    options.setdefault("registry", CollectorRegistry())
+    options.setdefault("component", "steersman-simulation")
+    manager = Manager(client, controllers(), **options)
+    running = asyncio.create_task(manager.run())
+    ready = asyncio.create_task(_synced(manager))
+    try:
+        await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            yield manager
+    finally:
+        ready.cancel()
+        manager.stop()
+        await running
+
+
+async def _synced(manager: Manager) -> None:
+    await manager.working.wait()
+    for controller in controllers():
+        await manager.runner(controller.name).wait_synced()

@@ -1,8 +1,8 @@
 """What tests of controllers need: servers, a virtual clock, a fault proxy, and pytest fixtures for all of them.
 
-Names are looked up when they are first used. The pytest plugin lives in this package and is imported by every test
-run, also by runs that use none of it: importing it must cost nothing. No module here bears the name of something it
-holds: importing a module sets its name in the package, in the place of what was meant.
+Naming this package as a pytest plugin (`pytest_plugins = ["steersman.testing"]`) brings the fixtures of `plugin`. Names
+are loaded when they are first used. No module here bears the name of something it holds: importing a module sets its
+name in the package, in the place of what was meant. PYTEST_DONT_REWRITE: a conftest.py may import it first.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steersman.testing.atwork import running
-    from steersman.testing.audit import AuditEntry, AuditLog
-    from steersman.testing.binaries import BinariesError
-    from steersman.testing.clock import VirtualClock, settle
-    from steersman.testing.controlplane import ALL_CONTROLLERS, LIFECYCLE_CONTROLLERS, ControlPlane, ControlPlaneError
-    from steersman.testing.fastclock import FastClock
+    from steersman.testing.clock import FastClock, VirtualClock, settle
+    from steersman.testing.controller_session import running
+    from steersman.testing.controlplane.audit_log import AuditEntry, AuditLog
+    from steersman.testing.controlplane.binaries import BinariesError
+    from steersman.testing.controlplane.launcher import (
+        ALL_CONTROLLERS,
+        LIFECYCLE_CONTROLLERS,
+        ControlPlane,
+        ControlPlaneError,
+    )
+    from steersman.testing.fault_proxy import FaultProxy
     from steersman.testing.programs import Program
-    from steersman.testing.proxy import FaultProxy
-    from steersman.testing.rawapi import RawApi
-    from steersman.testing.requestlog import RequestLog
-    from steersman.testing.servers import ApiServer
+    from steersman.testing.raw_api import ApiServer, RawApi
+    from steersman.testing.request_log import RequestLog
+    from steersman.testing.service_accounts import client_as
     from steersman.testing.waiting import eventually
+
+pytest_plugins = ["steersman.testing.plugin"]
 
 __all__ = [
     "ALL_CONTROLLERS",
@@ -39,38 +45,33 @@ __all__ = [
     "RawApi",
     "RequestLog",
     "VirtualClock",
+    "client_as",
     "eventually",
     "running",
     "settle",
 ]
 
-_HOME = {
-    "ALL_CONTROLLERS": "controlplane",
-    "LIFECYCLE_CONTROLLERS": "controlplane",
-    "ApiServer": "servers",
-    "AuditEntry": "audit",
-    "AuditLog": "audit",
-    "BinariesError": "binaries",
-    "ControlPlane": "controlplane",
-    "ControlPlaneError": "controlplane",
-    "FastClock": "fastclock",
-    "FaultProxy": "proxy",
-    "Program": "programs",
-    "RawApi": "rawapi",
-    "RequestLog": "requestlog",
-    "VirtualClock": "clock",
-    "eventually": "waiting",
-    "running": "atwork",
-    "settle": "clock",
-}
+_MODULES = (
+    "clock",
+    "waiting",
+    "raw_api",
+    "request_log",
+    "fault_proxy",
+    "programs",
+    "controller_session",
+    "service_accounts",
+)
+_CONTROL_PLANE = ("controlplane.audit_log", "controlplane.binaries", "controlplane.launcher")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    if name in __all__:
+        for module in (*_MODULES, *_CONTROL_PLANE):
+            found = importlib.import_module(f"{__name__}.{module}")
+            if name in found.__all__:
+                globals()[name] = value = getattr(found, name)
+                return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,9 @@
-"""Virtual time: a clock that moves only when a test moves it.
+"""Time in tests: `VirtualClock` moves only when a test moves it, `FastClock` runs faster than the machine's.
 
-Invariant: callbacks run in the order of their due times (and in the order they were set, when due together), each at
-exactly the instant it asked for, and everything a callback sets in motion on the event loop has come to rest before
-time moves on. So a test that advances an hour sees what an hour would have shown, in microseconds and every time the
-same way. It is not a replacement for the loop's own clock: `asyncio.timeout` and sockets know nothing of it.
+Invariant of virtual time: callbacks run in the order of their due times (those due together in the order they were
+set), each at exactly the instant it asked for, and everything a callback sets in motion on the event loop has come to
+rest before time moves on. So a test that advances an hour sees what an hour would have shown, in microseconds and every
+time the same way. It does not replace the loop's own clock: `asyncio.timeout` and sockets know nothing of it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["VirtualClock", "VirtualTimer", "settle"]
+    from steersman.clock import Timer
+
+__all__ = ["FastClock", "VirtualClock", "VirtualTimer", "settle"]
 
 _ROUNDS = 100_000  # of the event loop; only something that spins needs more
 _BLIND_ROUNDS = 200  # on loops that do not show their ready queue
@@ -121,7 +124,7 @@ class VirtualClock:
         self._wall += seconds
 
     def pause(self, seconds: float) -> None:
-        """Let time pass while nobody runs, as for a process that is stopped: what was due is late."""
+        """Let time pass while nothing runs, as for a process that is stopped: what was due is late."""
         self._now += seconds
 
     @property
@@ -141,3 +144,30 @@ class VirtualClock:
         while self.next_due == when:
             heapq.heappop(self._timers)[2].run()
         await settle()
+
+
+class FastClock:
+    """A `steersman.clock.Clock` on which a minute passes in `60 / speed` seconds.
+
+    For tests with real sockets, where a virtual clock cannot move what the kernel does: backoffs, deadlines and leases
+    keep their proportions and take a fraction of the time. The other side keeps its own clock.
+    """
+
+    def __init__(self, speed: float) -> None:
+        if not speed > 0:
+            raise ValueError(f"time cannot run {speed:g} times as fast; 1 is the machine's own speed")
+        self.speed = speed
+        self._wall, self._start = time.time(), time.monotonic()
+
+    def time(self) -> float:
+        return self._wall + (time.monotonic() - self._start) * self.speed
+
+    def monotonic(self) -> float:
+        return time.monotonic() * self.speed
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        delay = max(0.0, when - self.monotonic()) / self.speed
+        return asyncio.get_running_loop().call_later(delay, callback)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds) / self.speed)

@@ -1,6 +1,11 @@
-"""The pytest plugin: servers, time and kubectl as fixtures, found through the entry point `steersman`.
+"""The pytest plugin: servers, time and kubectl as fixtures, for projects that ask for it.
 
-    async def test_a_pod_can_be_listed(cluster, namespace): ...     # runs on the embedded server and on the real one
+    pytest_plugins = ["steersman.testing"]      # in the top conftest.py; or `addopts = "-p steersman.testing"`
+
+    async def test_a_pod_can_be_listed(steersman_cluster, steersman_namespace): ...     # runs on both servers
+
+Every fixture and marker begins with `steersman`: names such as `client` and `real` belong to the project. Give them
+shorter names in a conftest.py of your own.
 
 Servers are started when a test first asks for them, one of each per process (so one per xdist worker), and tests keep
 apart by namespace. They run on the session's event loop: set `asyncio_default_test_loop_scope = "session"`.
@@ -9,35 +14,41 @@ Importing this module costs nothing: fixtures import what they need when they ar
 
 from __future__ import annotations
 
+import os
+import sys
 import uuid
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, cast
 
 import pytest
 
-from steersman.testing.absence import not_here
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator
     from pathlib import Path
     from typing import Any
 
     from steersman.apiserver import EmbeddedServer
-    from steersman.kube.client import Client
+    from steersman.kube.client.client import Client
     from steersman.testing.clock import VirtualClock
-    from steersman.testing.controlplane import ControlPlane
-    from steersman.testing.named import Named
+    from steersman.testing.controlplane.launcher import ControlPlane
     from steersman.testing.programs import Program
-    from steersman.testing.servers import ApiServer
+    from steersman.testing.raw_api import ApiServer
 
 F = TypeVar("F", bound="Callable[..., object]")
 
-_SERVERS = ("cluster", "real", "full", "simulated", "embedded")
-_REAL = {"real", "full"}
-_BUILT = {*_REAL, "kubectl", "helm"}
+MARKER: Final = "steersman_real"
+_SERVERS: Final = tuple(f"steersman_{name}" for name in ("cluster", "real", "full", "simulated", "embedded"))
+_BUILT: Final = {f"steersman_{name}" for name in ("real", "full", "kubectl", "helm")}
+
+
+def unavailable(reason: object) -> NoReturn:
+    """Skip this test because something is missing; with CI=true fail it, because a skip would hide it there."""
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(str(reason), pytrace=False)
+    pytest.skip(str(reason))
 
 
 def _on_the_session_loop(scope: Literal["function", "session"]) -> Callable[[F], F]:
-    """Make an async fixture; without pytest-asyncio nobody can ask for one, but pytest must still start."""
+    """Make an async fixture; without pytest-asyncio no test can use one, but pytest must still start."""
     try:
         import pytest_asyncio
     except ImportError:  # pragma: no cover
@@ -47,27 +58,41 @@ def _on_the_session_loop(scope: Literal["function", "session"]) -> Callable[[F],
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker of every test that needs the control plane or its programs."""
-    config.addinivalue_line("markers", "real: needs programs of the real control plane (built once, then cached)")
+    config.addinivalue_line("markers", f"{MARKER}: needs programs of the real control plane (built once, then cached)")
+    os.environ.setdefault("STEERSMAN_CACHE_MUTATION_DETECTOR", "true")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Fail a test in which an object of a cache was changed in memory."""
+    result = yield
+    if (mutation := sys.modules.get("steersman.cache.mutation_detector")) is not None:
+        mutation.check()
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs programs that have to be built, so that `-m "not real"` leaves exactly that out."""
+    """Mark what needs programs that have to be built, so that `-m "not steersman_real"` leaves exactly that out."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if _BUILT & set(getattr(item, "fixturenames", ())) or parameters.get("cluster") in _REAL:
-            item.add_marker("real")
+        if _BUILT & set(getattr(item, "fixturenames", ())) or parameters.get("steersman_cluster") == "real":
+            item.add_marker(MARKER)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what tests will ask for before the first one, because a first build takes longer than a test may."""
-    real = [item for item in session.items if item.get_closest_marker("real")]
+    real = [item for item in session.items if item.get_closest_marker(MARKER)]
     if not real:
         return
-    from steersman.testing.binaries import CONTROL_PLANE, HELM, KWOK, BinariesError
+    from steersman.testing.controlplane.binaries import CONTROL_PLANE, HELM, KWOK, BinariesError
 
     asked = {name for item in real for name in getattr(item, "fixturenames", ())}
-    modules = [CONTROL_PLANE, *([KWOK] if "full" in asked else []), *([HELM] if "helm" in asked else [])]
+    modules = [
+        CONTROL_PLANE,
+        *([KWOK] if "steersman_full" in asked else []),
+        *([HELM] if "steersman_helm" in asked else []),
+    ]
     try:
         for module in modules:
             module.build(_reporter(session.config))
@@ -76,72 +101,75 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    """Time that moves only when the test says so: `await clock.advance(5)`."""
+def steersman_clock() -> VirtualClock:
+    """Time that moves only when the test says so: `await steersman_clock.advance(5)`."""
     from steersman.testing.clock import VirtualClock
 
     return VirtualClock()
 
 
 @_on_the_session_loop("session")
-async def embedded() -> AsyncIterator[EmbeddedServer]:
-    """The embedded API server, in this process."""
+async def steersman_embedded() -> AsyncIterator[EmbeddedServer]:
+    """The embedded API server, in this process: `url`, `token`, `ca_pem`, `write_kubeconfig(path)`, `faults`.
+
+    It evaluates RBAC; the clients of other fixtures may do everything.
+    """
     from steersman.apiserver import EmbeddedServer
 
-    async with EmbeddedServer() as server:
+    async with EmbeddedServer(authorization="rbac") as server:
         yield server
 
 
 @_on_the_session_loop("session")
-async def simulated() -> AsyncIterator[EmbeddedServer]:
+async def steersman_simulated() -> AsyncIterator[EmbeddedServer]:
     """An embedded API server of its own that behaves like a cluster of two nodes: workloads get pods that run."""
     from steersman.apiserver import EmbeddedServer
-    from steersman.kube.client import Client
-    from steersman.kube.clusterconfig import ClusterConfig, User
+    from steersman.kube.client.client import Client
+    from steersman.kube.config.config import AuthInfo, Config
     from steersman.simulate import simulation
 
-    async with EmbeddedServer() as server:
-        config = ClusterConfig(server=server.url, ca=server.ca_pem.encode(), auth=User(token=server.token))
+    async with EmbeddedServer(authorization="rbac") as server:
+        config = Config(server=server.url, ca=server.ca_pem.encode(), auth=AuthInfo(token=server.token))
         async with Client.connect(config) as client, simulation(client):
             yield server
 
 
 @_on_the_session_loop("session")
-async def real() -> AsyncIterator[ControlPlane]:
+async def steersman_real() -> AsyncIterator[ControlPlane]:
     """kube-apiserver and etcd, with the controllers that keep the API itself tidy (namespaces, garbage, accounts)."""
-    from steersman.testing.binaries import BinariesError
-    from steersman.testing.controlplane import LIFECYCLE_CONTROLLERS, ControlPlane
+    from steersman.testing.controlplane.binaries import BinariesError
+    from steersman.testing.controlplane.launcher import LIFECYCLE_CONTROLLERS, ControlPlane
 
     try:
         async with ControlPlane(controllers=LIFECYCLE_CONTROLLERS) as plane:
             yield plane
     except BinariesError as error:
-        not_here(error)
+        unavailable(error)
 
 
 @_on_the_session_loop("session")
-async def full() -> AsyncIterator[ControlPlane]:
+async def steersman_full() -> AsyncIterator[ControlPlane]:
     """The whole control plane: all controllers, the scheduler, and nodes simulated by KWOK."""
-    from steersman.testing.binaries import BinariesError
-    from steersman.testing.controlplane import ALL_CONTROLLERS, ControlPlane
+    from steersman.testing.controlplane.binaries import BinariesError
+    from steersman.testing.controlplane.launcher import ALL_CONTROLLERS, ControlPlane
 
     try:
         async with ControlPlane(controllers=ALL_CONTROLLERS, scheduler=True, kwok=True) as plane:
             yield plane
     except BinariesError as error:
-        not_here(error)
+        unavailable(error)
 
 
 @pytest.fixture(params=["embedded", "real"])
-def cluster(request: pytest.FixtureRequest) -> ApiServer:
+def steersman_cluster(request: pytest.FixtureRequest) -> ApiServer:
     """An API server: the test runs on the embedded one and on the real one."""
-    server: ApiServer = request.getfixturevalue(request.param)
+    server: ApiServer = request.getfixturevalue(f"steersman_{request.param}")
     return server
 
 
 @pytest.fixture
-def server(request: pytest.FixtureRequest) -> ApiServer:
-    """The server this test runs on: the one of `cluster`, `real`, `full`, `simulated` or `embedded` it asked for."""
+def steersman_server(request: pytest.FixtureRequest) -> ApiServer:
+    """The server this test runs on: the one it asked for (`steersman_cluster`, `_real`, `_full`, `_simulated`, …)."""
     for name in _SERVERS:
         if name in request.fixturenames:
             chosen: ApiServer = request.getfixturevalue(name)
@@ -150,11 +178,11 @@ def server(request: pytest.FixtureRequest) -> ApiServer:
 
 
 @_on_the_session_loop("function")
-async def namespace(server: ApiServer) -> AsyncIterator[str]:
+async def steersman_namespace(steersman_server: ApiServer) -> AsyncIterator[str]:
     """The name of a namespace that only this test uses, ready for pods."""
-    from steersman.testing.rawapi import RawApi, ssl_context
+    from steersman.testing.raw_api import RawApi, ssl_context
 
-    name = f"test-{uuid.uuid4().hex[:10]}"
+    server, name = steersman_server, f"test-{uuid.uuid4().hex[:10]}"
     if (check := getattr(server, "check", None)) is not None:
         check()  # a real one may have lost a program since the last test
     async with RawApi(
@@ -171,57 +199,56 @@ async def namespace(server: ApiServer) -> AsyncIterator[str]:
 
 
 @_on_the_session_loop("function")
-async def client(server: ApiServer, tmp_path: Path) -> AsyncIterator[Client]:
-    """A client with full access to the server of this test."""
-    from steersman.kube.client import Client
-    from steersman.kube.kubeconfig import load_config
+async def steersman_client(steersman_server: ApiServer, tmp_path: Path) -> AsyncIterator[Client]:
+    """A client with full access to the server of this test: `await steersman_client.get(Pod, "web-0")`."""
+    from steersman.kube.client.client import Client
+    from steersman.kube.config.kubeconfig import load_config
 
     config = tmp_path / "client.kubeconfig"
-    server.write_kubeconfig(config)
+    steersman_server.write_kubeconfig(config)
     async with Client.connect(load_config(config)) as connected:
         yield connected
 
 
-@pytest.fixture
-def kubectl(server: ApiServer, tmp_path: Path) -> Program:
-    """The real kubectl, with full access to the server of this test."""
-    return _program("kubectl", server, tmp_path)
-
-
-@pytest.fixture
-def helm(server: ApiServer, tmp_path: Path) -> Program:
-    """Helm 4, with full access to the server of this test."""
-    return _program("helm", server, tmp_path)
-
-
-@pytest.fixture
-def named(tmp_path: Path) -> Callable[..., Named]:
-    """Name servers: `named("ns1")` is a real one that does not run yet."""
-    from steersman.testing.named import Named, NamedUnavailable, find_named
-
-    try:
-        find_named()
-    except NamedUnavailable as error:
-        not_here(error)
-    return lambda name, **options: Named(tmp_path / name, **options)
-
-
 @_on_the_session_loop("function")
-async def dns_kinds(client: Client, server: ApiServer) -> None:
-    """The kinds of the dns operator are served."""
-    from steersman.testing.zones import install_crds
+async def steersman_client_as(
+    steersman_server: ApiServer, steersman_namespace: str
+) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
+    """Clients with few rights: `await client_as("reader", rule("pods", "list"))` is one of a new service account."""
+    from contextlib import AsyncExitStack
 
-    await install_crds(client, server.url)
+    from steersman.testing.service_accounts import client_as
+
+    async with AsyncExitStack() as stack:
+
+        async def connect(name: str, *rules: Any, namespace: str = steersman_namespace, **options: Any) -> Client:
+            return await stack.enter_async_context(
+                client_as(steersman_server, name, *rules, namespace=namespace, **options)
+            )
+
+        yield connect
+
+
+@pytest.fixture
+def steersman_kubectl(steersman_server: ApiServer, tmp_path: Path) -> Program:
+    """The real kubectl, with full access to the server of this test: `await steersman_kubectl("get", "pods")`."""
+    return _program("kubectl", steersman_server, tmp_path)
+
+
+@pytest.fixture
+def steersman_helm(steersman_server: ApiServer, tmp_path: Path) -> Program:
+    """Helm 4, with full access to the server of this test: `await steersman_helm("install", "shop", "chart/")`."""
+    return _program("helm", steersman_server, tmp_path)
 
 
 def _program(name: str, server: ApiServer, home: Path) -> Program:
-    from steersman.testing.binaries import BinariesError, find_program
+    from steersman.testing.controlplane.binaries import BinariesError, find_program
     from steersman.testing.programs import Program
 
     try:
         path = find_program(name)
     except BinariesError as error:
-        not_here(error)
+        unavailable(error)
     config = home / "kubeconfig"
     server.write_kubeconfig(config)
     return Program(path, config, home=home)

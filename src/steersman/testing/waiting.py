@@ -12,7 +12,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from steersman.kube.errors import KubeError
+from steersman.kube.api.errors import KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ __all__ = ["eventually"]
 T = TypeVar("T")
 
 _PAUSE = 0.01  # seconds at first; grows, so that a long wait costs little
-_LONGEST_PAUSE = 0.25
+_LONGEST_PAUSE = 0.1
 
 
 @overload

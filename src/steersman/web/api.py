@@ -1,7 +1,7 @@
 """The JSON API as a table: path, what it answers, from what. The OpenAPI document is made of the same rows.
 
-Everything is read-only. Parameters are typed and nothing is ignored: an unknown one, one that is given twice and one
-that makes no sense are answered with 400 and the reason.
+Everything is read-only. Parameters are typed and none is ignored: an unknown, repeated or invalid one is answered with
+400 and the reason.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from msgspec import Meta
 from steersman.web import views
 from steersman.web.model import (
     API_VERSION,
-    Health,
     History,
     HistoryEntry,
     Map,
     Now,
     Operators,
     Outcome,
-    Status,
+    ProcessHealth,
+    StatusReport,
     WorkloadView,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ENDPOINTS", "PREFIX", "BadParameter", "Endpoint", "read_parameters"]
+__all__ = ["ENDPOINTS", "PREFIX", "ApiPath", "BadParameter", "read_parameters"]
 
 PREFIX: Final = f"/api/{API_VERSION}"
 
@@ -66,14 +66,14 @@ class WorkloadPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: Name
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class ApiPath(msgspec.Struct, frozen=True, kw_only=True):
     """One path of the API."""
 
     path: str
     name: str  # the operation's
     summary: str
     answer: Any  # the type of the answer
-    make: Callable[[Any, Any, Any], Any]  # observer, path, query  # None: there is no such thing
+    make: Callable[[Any, Any, Any], Any]  # cache, path, query  # None: not found
     query: type[msgspec.Struct] = Nothing
     within: type[msgspec.Struct] = Nothing  # parameters in the path
 
@@ -84,70 +84,72 @@ def filters_of(query: HistoryParameters) -> views.Filters:
 
 
 ENDPOINTS: Final = (
-    Endpoint(
+    ApiPath(
         path="/now",
         name="now",
-        summary="What waits, what is under way, what is stuck.",
+        summary="Is everything all right: problems, operators, restarts that wait.",
         answer=Now,
-        make=lambda seen, _path, _query: views.now_of(seen.scene(), seen.vitals(), seen.now()),
+        make=lambda cache, _path, _query: views.now_of(cache.snapshot(), cache.vitals(), cache.reports(), cache.now()),
     ),
-    Endpoint(
+    ApiPath(
         path="/map",
         name="map",
         summary="Sources and workloads, and which uses which.",
         answer=Map,
-        make=lambda seen, _path, _query: views.map_of(seen.scene(), seen.now()),
+        make=lambda cache, _path, _query: views.map_of(cache.snapshot(), cache.now()),
     ),
-    Endpoint(
+    ApiPath(
         path="/history",
         name="history",
         summary="What changed and what followed, newest first.",
         answer=History,
         query=HistoryParameters,
-        make=lambda seen, _path, query: views.history_of(seen.scene(), filters_of(query), seen.now()),
+        make=lambda cache, _path, query: views.history_of(cache.snapshot(), filters_of(query), cache.now()),
     ),
-    Endpoint(
+    ApiPath(
         path="/history/{id}",
         name="historyEntry",
         summary="One entry of the history.",
         answer=HistoryEntry,
         within=EntryPath,
-        make=lambda seen, path, _query: views.entry_of(seen.scene(), path.id),
+        make=lambda cache, path, _query: views.entry_of(cache.snapshot(), path.id),
     ),
-    Endpoint(
+    ApiPath(
         path="/workloads/{kind}/{namespace}/{name}",
         name="workload",
         summary="Why a workload restarts, and why it does not.",
         answer=WorkloadView,
         within=WorkloadPath,
-        make=lambda seen, path, _query: views.workload_of(seen.scene(), path.kind, path.namespace, path.name),
+        make=lambda cache, path, _query: views.workload_of(cache.snapshot(), path.kind, path.namespace, path.name),
     ),
-    Endpoint(
+    ApiPath(
         path="/operators",
         name="operators",
         summary="What every operator shows of itself.",
         answer=Operators,
-        make=lambda seen, _path, _query: views.operators_of(seen.tables(), seen.now()),
+        make=lambda cache, _path, _query: views.operators_of(cache.reports(), cache.now()),
     ),
-    Endpoint(
+    ApiPath(
         path="/health",
         name="health",
         summary="Watches, queues, checks, leadership.",
-        answer=Health,
-        make=lambda seen, _path, _query: views.health_of(seen.vitals(), seen.now()),
+        answer=ProcessHealth,
+        make=lambda cache, _path, _query: views.health_of(cache.vitals(), cache.now()),
     ),
-    Endpoint(
+    ApiPath(
         path="/status",
         name="status",
         summary="Now, health and operators in one answer.",
-        answer=Status,
-        make=lambda seen, _path, _query: views.status_of(seen.scene(), seen.vitals(), seen.tables(), seen.now()),
+        answer=StatusReport,
+        make=lambda cache, _path, _query: views.status_of(
+            cache.snapshot(), cache.vitals(), cache.reports(), cache.now()
+        ),
     ),
 )
 
 
 class BadParameter(ValueError):  # noqa: N818  says what it is
-    """A parameter makes no sense; the text says which and why."""
+    """A parameter is invalid; the text says which and why."""
 
 
 def read_parameters(shape: type[msgspec.Struct], given: Mapping[str, list[str]]) -> Any:

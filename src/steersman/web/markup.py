@@ -9,7 +9,7 @@ message can never become part of the page's structure.
 Addresses are written from the page's own root, and handed out relative to where the reader is: below whatever path a
 proxy puts in front.
 
-    >>> h("a", {"href": "/map"}).seen_from("/history/7")
+    >>> h("a", {"href": "/map"}).relative_to("/history/7")
     '<a href="../map"></a>'
 """
 
@@ -19,7 +19,7 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["Child", "Element", "h", "text_of", "way_to_root"]
+__all__ = ["Child", "Element", "h", "relative_root", "text_of"]
 
 _VOID: Final = frozenset({"area", "br", "col", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "use"})
 _ADDRESSES: Final = frozenset({"href", "src", "action", "data-root"})
@@ -42,10 +42,10 @@ class Element:
         _write(self, parts, "/")
         return "".join(parts)
 
-    def seen_from(self, path: str) -> str:
-        """The same, with addresses relative to a page at `path`."""
+    def relative_to(self, path: str) -> str:
+        """The markup, with addresses relative to a page at `path`."""
         parts: list[str] = []
-        _write(self, parts, way_to_root(path))
+        _write(self, parts, relative_root(path))
         return "".join(parts)
 
 
@@ -54,10 +54,10 @@ def h(tag: str, attributes: Mapping[str, object] | None = None, /, *children: ob
     return Element(tag, attributes or {}, children)
 
 
-def way_to_root(path: str) -> str:
-    """What leads from a page at `path` to the first one.
+def relative_root(path: str) -> str:
+    """The relative address of the root, from a page at `path`.
 
-    >>> [way_to_root(path) for path in ("/", "/map", "/history/7", "/workloads/deployment/shop/web")]
+    >>> [relative_root(path) for path in ("/", "/map", "/history/7", "/workloads/deployment/shop/web")]
     ['./', './', '../', '../../../']
     """
     return "../" * (path.count("/") - 1) or "./"
@@ -68,11 +68,11 @@ def text_of(child: object) -> str:
     if child is None:
         return ""
     if isinstance(child, Element):
-        return "".join(text_of(one) for one in child.children)
+        return "".join(text_of(part) for part in child.children)
     if isinstance(child, str | int | float):
         return str(child)
     assert isinstance(child, Iterable)
-    return "".join(text_of(one) for one in child)
+    return "".join(text_of(part) for part in child)
 
 
 def _write(child: object, parts: list[str], root: str) -> None:
@@ -89,8 +89,8 @@ def _write(child: object, parts: list[str], root: str) -> None:
             parts.append(f" {name}" if value is True else f' {name}="{html.escape(text)}"')
         parts.append(">")
         if child.tag not in _VOID:
-            for one in child.children:
-                _write(one, parts, root)
+            for part in child.children:
+                _write(part, parts, root)
             parts.append(f"</{child.tag}>")
         elif child.tag in {"path", "rect", "circle", "use"}:
             parts[-1] = "/>"
@@ -98,5 +98,5 @@ def _write(child: object, parts: list[str], root: str) -> None:
         parts.append(html.escape(str(child), quote=False))
     else:
         assert isinstance(child, Iterable)
-        for one in child:
-            _write(one, parts, root)
+        for part in child:
+            _write(part, parts, root)

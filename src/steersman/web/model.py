@@ -1,10 +1,10 @@
 """What the page and the JSON API show: plain values, and nothing that could hold a value of a source.
 
-    Scene     everything the reload operator knows, at one moment: workloads, sources, what happened
-    Vitals    how the process is: who leads, watches, queues, checks, and how they fared lately
+    PageSnapshot   what the reload operator knows at one moment: workloads, sources, past restarts
+    Vitals         the state of the process: leadership, watches, queues, checks, and samples of the last minutes
 
-Views are made of these two by pure functions. Whoever fills them (`steersman.web.reloading`, `steersman.web.vitals`) is
-the only code that knows where things come from. Names, keys and short digests only: no type here has a field for data.
+Views are made from these two by pure functions. `web.reload_snapshot` and `web.health` fill them and are the only code
+that knows where the values come from. Names, keys and short digests only: no type here has a field for data.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ from enum import StrEnum
 
 import msgspec
 
-from steersman.runtime.parts import Table
+from steersman.operators.reload.inspect.restart_state import RestartState
+from steersman.runtime.manager.operator_bundle import RowProblem, RowState
+from steersman.runtime.manager.operator_report import OperatorReport
 
 __all__ = [
     "API_VERSION",
+    "ApiProblem",
     "Approval",
-    "Change",
+    "ChangedSource",
     "Check",
     "ControllerHealth",
     "Edge",
-    "Health",
     "History",
     "HistoryEntry",
     "Leadership",
     "Map",
     "MapEdge",
     "Now",
-    "OperatorTables",
+    "OperatorSummary",
     "Operators",
     "Outcome",
-    "Problem",
+    "PageSnapshot",
+    "ProcessHealth",
     "Restart",
+    "RestartState",
     "Rollout",
-    "Scene",
     "Series",
     "SourceNode",
-    "Standing",
-    "Status",
+    "StatusReport",
     "Unwatched",
     "Vitals",
     "WatchHealth",
@@ -55,18 +57,6 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A value of the API: camelCase on the wire."""
 
 
-class Standing(StrEnum):
-    """How a workload stands; the page gives each a colour, a sign and a word."""
-
-    CURRENT = "current"  # its pods were started for what its sources say
-    PENDING = "pending"  # something changed; the restart waits for its time
-    HELD = "held"  # something changed; the restart waits for somebody or something
-    OPEN = "open"  # restarted too often: the circuit is open
-    ROLLING = "rolling"  # restarted, and the rollout is under way
-    FAILED = "failed"  # restarted, and the rollout failed
-    OFF = "off"  # takes no part
-
-
 class Outcome(StrEnum):
     """What became of a restart."""
 
@@ -74,14 +64,14 @@ class Outcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     REPLACED = "replaced"  # the next restart came first
-    UNKNOWN = "unknown"  # nobody watched it to its end
+    UNKNOWN = "unknown"  # not observed to its end
 
 
-class Change(_Value, frozen=True, kw_only=True):
+class ChangedSource(_Value, frozen=True, kw_only=True):
     """A source that says something new."""
 
     source: str  # KIND/NAMESPACE/NAME
-    keys: list[str] = []  # none: nobody knows which
+    keys: list[str] = []  # empty: not known
     by: list[str] = []  # field managers that own those keys
 
 
@@ -109,7 +99,7 @@ class Restart(_Value, frozen=True, kw_only=True):
     """One restart of one workload."""
 
     at: datetime
-    changes: list[Change] = []
+    changes: list[ChangedSource] = []
     outcome: Outcome = Outcome.UNKNOWN
     seconds: float | None = None  # from the restart to its outcome
     note: str = ""
@@ -140,11 +130,11 @@ class WorkloadNode(_Value, frozen=True, kw_only=True):
     kind: str
     namespace: str
     name: str
-    standing: Standing
+    standing: RestartState
     reason: str = ""  # the rule that says so
     gate: str = ""  # what holds a restart back
-    due: datetime | None = None  # when it is looked at again; None: when something changes
-    changes: list[Change] = []
+    due: datetime | None = None  # the next evaluation; None: when something changes
+    changes: list[ChangedSource] = []
     rollout: Rollout | None = None
     approval: Approval | None = None
     wave: int | None = None
@@ -159,7 +149,7 @@ class WorkloadView(_Value, frozen=True, kw_only=True):
     unwatched: list[Unwatched] = []
     restarts: list[Restart] = []
     problems: list[str] = []
-    enrolled: str = ""  # why it takes part, or why not
+    enrolled: str = ""  # why reload is enabled for it, or why not
 
 
 class SourceNode(_Value, frozen=True, kw_only=True):
@@ -170,7 +160,7 @@ class SourceNode(_Value, frozen=True, kw_only=True):
     namespace: str
     name: str
     keys: list[str] = []
-    missing: bool = False  # somebody uses it, and it does not exist
+    missing: bool = False  # a workload uses it, and it does not exist
     changed: bool = False  # some workload has not taken up what it says
 
 
@@ -188,13 +178,13 @@ class HistoryEntry(_Value, frozen=True, kw_only=True):
     id: str  # of the permalink
     at: datetime
     workload: str
-    changes: list[Change] = []
+    changes: list[ChangedSource] = []
     outcome: Outcome = Outcome.UNKNOWN
     seconds: float | None = None
     note: str = ""
 
 
-class Scene(_Value, frozen=True, kw_only=True):
+class PageSnapshot(_Value, frozen=True, kw_only=True):
     """Everything the reload operator knows at one moment."""
 
     workloads: list[WorkloadView] = []
@@ -219,6 +209,8 @@ class WatchHealth(_Value, frozen=True, kw_only=True):
     age_seconds: float | None = None  # of the last event or bookmark
     revision: str = ""
     problem: str | None = None
+    unknown: str | None = None  # why nothing is known of its objects, where that stops nothing
+    coverage: str = ""  # what its objects are, where they are not the whole collection
 
 
 class ControllerHealth(_Value, frozen=True, kw_only=True):
@@ -244,6 +236,7 @@ class Leadership(_Value, frozen=True, kw_only=True):
     leading: bool  # this process acts
     identity: str = ""
     leader: str = ""
+    namespace: str = ""  # of this process, and so of the leader's pod
 
 
 class Series(_Value, frozen=True, kw_only=True):
@@ -265,23 +258,32 @@ class Vitals(_Value, frozen=True, kw_only=True):
     watches: list[WatchHealth] = []
     controllers: list[ControllerHealth] = []
     series: list[Series] = []
-    warnings: list[str] = []  # what somebody should look at although the process is ready
+    warnings: list[str] = []  # what needs attention although the process is ready
 
 
-class Problem(_Value, frozen=True, kw_only=True):
+class ApiProblem(_Value, frozen=True, kw_only=True):
     """An error, as every path of the API answers it."""
 
     error: str
     status: int
 
 
+class OperatorSummary(_Value, frozen=True, kw_only=True):
+    """One operator in one line."""
+
+    name: str
+    state: RowState
+    headline: str
+
+
 class Now(_Value, frozen=True, kw_only=True):
-    """What goes on."""
+    """Is everything all right? What needs attention, what every operator says, and which restarts wait or roll out."""
 
     at: datetime
     leadership: Leadership
     ready: bool
-    problems: list[Check] = []
+    problems: list[RowProblem] = []  # one per cause, of the process and of every operator, the worst first
+    operators: list[OperatorSummary] = []
     counts: dict[str, int] = {}  # workloads by standing
     pending: list[WorkloadNode] = []
     rollouts: list[WorkloadNode] = []
@@ -311,21 +313,14 @@ class History(_Value, frozen=True, kw_only=True):
     namespaces: list[str] = []  # that occur at all
 
 
-class OperatorTables(_Value, frozen=True, kw_only=True):
-    """What one operator shows of itself."""
-
-    name: str
-    tables: list[Table] = []
-
-
 class Operators(_Value, frozen=True, kw_only=True):
     """What every operator shows of itself."""
 
     at: datetime
-    operators: list[OperatorTables] = []
+    operators: list[OperatorReport] = []
 
 
-class Health(_Value, frozen=True, kw_only=True):
+class ProcessHealth(_Value, frozen=True, kw_only=True):
     """The process."""
 
     at: datetime
@@ -333,9 +328,9 @@ class Health(_Value, frozen=True, kw_only=True):
     ready: bool
 
 
-class Status(_Value, frozen=True, kw_only=True):
+class StatusReport(_Value, frozen=True, kw_only=True):
     """All of it in one answer, for `steersman status`."""
 
     now: Now
-    health: Health
+    health: ProcessHealth
     operators: Operators

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.web.api import ENDPOINTS, PREFIX
-from steersman.web.model import Problem
-from steersman.web.vitals import own_version
+from steersman.web.health import own_version
+from steersman.web.model import ApiProblem
 
 if TYPE_CHECKING:
-    from steersman.web.api import Endpoint
+    from steersman.web.api import ApiPath
 
 __all__ = ["openapi"]
 
@@ -22,7 +22,7 @@ _REFERENCES = "#/components/schemas/{name}"
 @lru_cache(maxsize=1)
 def openapi() -> dict[str, Any]:
     """The document."""
-    types = [*(endpoint.answer for endpoint in ENDPOINTS), Problem]
+    types = [*(endpoint.answer for endpoint in ENDPOINTS), ApiProblem]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCES)
     shown = dict(zip([*(endpoint.path for endpoint in ENDPOINTS), ""], schemas, strict=True))
     paths = {f"{PREFIX}{endpoint.path}": {"get": _operation(endpoint, shown)} for endpoint in ENDPOINTS}
@@ -45,12 +45,12 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint, shown: dict[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: ApiPath, shown: dict[str, Any]) -> dict[str, Any]:
     problem = shown[""]
     parameters = [*_parameters(endpoint.within, "path"), *_parameters(endpoint.query, "query")]
     answers = {"200": _answer("The answer.", shown[endpoint.path]), "400": _answer("A parameter is wrong.", problem)}
     if endpoint.within.__struct_fields__:
-        answers["404"] = _answer("There is no such thing.", problem)
+        answers["404"] = _answer("Not found.", problem)
     return {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
@@ -71,15 +71,15 @@ def _parameters(shape: type[msgspec.Struct], place: str) -> list[dict[str, Any]]
     (schema,), components = msgspec.json.schema_components([shape], ref_template=_REFERENCES)
     described = components[schema["$ref"].rpartition("/")[2]]
     found = []
-    for name, one in described["properties"].items():
-        own = {key: value for key, value in one.items() if key not in {"description", "default"}}
+    for name, described_field in described["properties"].items():
+        own = {key: value for key, value in described_field.items() if key not in {"description", "default"}}
         parameter: dict[str, Any] = {"name": name, "in": place, "schema": own}
         if "anyOf" in own:  # an optional parameter is left out, not null
             parameter["schema"] = next(kind for kind in own["anyOf"] if kind != {"type": "null"})
         if place == "path":
             parameter["required"] = True
-        if "description" in one:
-            parameter["description"] = one["description"]
+        if "description" in described_field:
+            parameter["description"] = described_field["description"]
         found.append(parameter)
     return found
 

@@ -18,28 +18,30 @@ from aiohttp import web
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import traceback_of
-from steersman.kube.errors import KubeError
-from steersman.web.access import COOKIE, Access, Denied, Mode
+from steersman.kube.api.errors import KubeError
+from steersman.runtime.http.authentication import AccessDenied
+from steersman.runtime.http.server import peer_of
+from steersman.web.access import COOKIE, AccessMode, PageAccess
 from steersman.web.api import ENDPOINTS, PREFIX, BadParameter, HistoryParameters, read_parameters
-from steersman.web.assets import static_files
-from steersman.web.live import Broadcast
-from steersman.web.markup import way_to_root
-from steersman.web.model import Problem
-from steersman.web.observer import Observer
+from steersman.web.assets import static_digest, static_files
+from steersman.web.change_authors import ChangeAuthors
+from steersman.web.event_stream import EventStream
+from steersman.web.health import HealthReader
+from steersman.web.markup import relative_root
+from steersman.web.model import ApiProblem
 from steersman.web.openapi import openapi
 from steersman.web.pages import PAGES, problem_page, sign_in_page
-from steersman.web.reloading import scene_of
-from steersman.web.vitals import Vital
-from steersman.web.witness import Witness
+from steersman.web.reload_snapshot import reload_snapshot
+from steersman.web.snapshot_cache import SnapshotCache
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from steersman.clock import Clock
-    from steersman.runtime.manager import Manager
-    from steersman.web.api import Endpoint
+    from steersman.runtime.manager.manager import Manager
+    from steersman.web.api import ApiPath
     from steersman.web.markup import Element
-    from steersman.web.model import Scene
+    from steersman.web.model import PageSnapshot
     from steersman.web.pages import Page
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -60,47 +62,53 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 
+REVIEW_SECONDS: Final = 5.0
+
 log = structlog.get_logger(__name__)
 
 
 def attach(
     manager: Manager,
-    mode: Mode = Mode.LOCAL,
+    mode: AccessMode = AccessMode.LOCAL,
     *,
-    scene: Callable[[], Scene] | None = None,
+    snapshot: Callable[[], PageSnapshot] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Site | None:
-    """Serve page and API on the manager's listener; `scene` stands in the place of what its operators know."""
-    if mode is Mode.OFF or manager.health is None:
+    """Serve page and API on the manager's listener; `snapshot` replaces what its operators know, for tests."""
+    if mode is AccessMode.OFF or manager.health is None:
         return None
-    vital = Vital(manager, clock=clock)
-    witness = Witness(manager.cluster().client, clock=clock)
-    scene = scene or functools.partial(scene_of, manager)
-    observer = Observer(manager, vital, scene, witness=witness, clock=clock)
-    site = Site(observer, Access(mode, manager.cluster().client, clock=clock))
+    health = HealthReader(manager, clock=clock)
+    authors = ChangeAuthors(manager.cluster().client, clock=clock)
+    snapshot = snapshot or functools.partial(reload_snapshot, manager)
+    cache = SnapshotCache(manager, health, snapshot, authors=authors, clock=clock)
+    reviews = manager.cluster().client.with_options(timeout=REVIEW_SECONDS, retry=False)  # a caller waits for it
+    site = Site(cache, PageAccess(mode, reviews, clock=clock), taken=manager.health.paths)
     manager.health.add_routes(site.routes())
-    manager.add_task("page samples", vital.sample, leader_only=False)
-    manager.add_task("page witness", witness.run, leader_only=False)
+    manager.add_task("page samples", health.sample, leader_only=False)
+    manager.add_task("page change authors", authors.run, leader_only=False)
     return site
 
 
 class Site:
     """Answers requests."""
 
-    def __init__(self, observer: Observer, access: Access) -> None:
-        self.observer = observer
-        observer.asks_for_tokens = access.mode is Mode.TOKEN
+    def __init__(self, cache: SnapshotCache, access: PageAccess, *, taken: Collection[str] = ()) -> None:
+        """`taken` are paths that operators serve: there, theirs is the answer."""
+        self.cache = cache
+        self._taken = taken
+        cache.health_path = "/vitals" if "/health" in taken else "/health"
+        cache.asks_for_tokens = access.mode is AccessMode.TOKEN
         self.access = access
-        self._broadcast = Broadcast(observer)
+        self._broadcast = EventStream(cache)
 
     def routes(self) -> list[web.AbstractRouteDef]:
         """Everything that is served."""
         return [
-            *(web.get(f"{PREFIX}{one.path}", self._guarded(self._api(one))) for one in ENDPOINTS),
+            *(web.get(f"{PREFIX}{endpoint.path}", self._guarded(self._api(endpoint))) for endpoint in ENDPOINTS),
             web.get(f"{PREFIX}/openapi.json", self._guarded(self._openapi)),
             web.get(f"{PREFIX}/events", self._guarded(self._events)),
             web.get(f"{PREFIX}/{{rest:.*}}", self._guarded(self._unknown)),
-            *(web.get(page.path, self._guarded(self._page(page))) for page in PAGES),
+            *(web.get(page.path, self._guarded(self._page(page))) for page in PAGES if page.path not in self._taken),
             web.get("/sign-in", self._sign_in_form),
             web.post("/sign-in", self._sign_in),
             web.post("/sign-out", self._sign_out),
@@ -115,7 +123,7 @@ class Site:
             try:
                 await self.access.check(request)
                 return await handler(request)
-            except Denied as error:
+            except AccessDenied as error:
                 return self._refused(request, error)
             except KubeError as error:
                 return self._problem(request, f"the cluster cannot be asked who you are: {error}", 503)
@@ -125,22 +133,22 @@ class Site:
                 return self._problem(request, error.reason, error.status)
             except (ConnectionError, TimeoutError):
                 raise
-            except Exception as error:  # noqa: BLE001  a defect of a view is told, and ends nothing else
+            except Exception as error:  # noqa: BLE001  a failing view must not end anything else
                 log.error("a view failed", path=request.path, traceback=traceback_of(error))  # noqa: TRY400  without locals
                 return self._problem(request, f"this view failed: {type(error).__name__}", 500)
 
         return answer
 
-    def _refused(self, request: web.Request, error: Denied) -> web.Response:
+    def _refused(self, request: web.Request, error: AccessDenied) -> web.Response:
         if error.status == 401 and not _wants_json(request):
             target = quote(request.path_qs, safe="/?=&")
-            where = f"{way_to_root(request.rel_url.raw_path)}sign-in?to={quote(target)}"
+            where = f"{relative_root(request.rel_url.raw_path)}sign-in?to={quote(target)}"
             return web.Response(status=303, headers={**HEADERS, "Location": where})
         return self._problem(request, str(error), error.status)
 
     def _problem(self, request: web.Request, text: str, status: int) -> web.Response:
         if _wants_json(request):
-            return _json(Problem(error=text, status=status), status)
+            return _json(ApiProblem(error=text, status=status), status)
         return _html(request, problem_page(text, status), status)
 
     async def _sign_in_form(self, request: web.Request) -> web.Response:
@@ -151,9 +159,9 @@ class Site:
         form = await request.post()
         token, target = str(form.get("token", "")).strip(), _inside(str(form.get("to", "/")))
         try:
-            if self.access.mode is Mode.TOKEN:
-                await self.access.check_token(token)
-        except (Denied, KubeError) as error:
+            if self.access.mode is AccessMode.TOKEN:
+                await self.access.check_token(token, peer_of(request))
+        except (AccessDenied, KubeError) as error:
             return _html(request, sign_in_page(target, str(error)), getattr(error, "status", 503))
         response = web.Response(status=303, headers={**HEADERS, "Location": f".{target}"})
         secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
@@ -168,13 +176,13 @@ class Site:
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
-    def _api(self, endpoint: Endpoint) -> Handler:
+    def _api(self, endpoint: ApiPath) -> Handler:
         async def answer(request: web.Request) -> web.Response:
             path = read_parameters(endpoint.within, {name: [value] for name, value in request.match_info.items()})
             query = read_parameters(endpoint.query, _grouped(request))
-            value = endpoint.make(self.observer, path, query)
+            value = endpoint.make(self.cache, path, query)
             if value is None:
-                return _json(Problem(error="there is no such thing", status=404), 404)
+                return _json(ApiProblem(error="not found", status=404), 404)
             return _json(value)
 
         return answer
@@ -186,23 +194,24 @@ class Site:
         return await self._broadcast.stream(request, HEADERS)
 
     async def _unknown(self, _request: web.Request) -> web.Response:
-        return _json(Problem(error=f"there is no such path: see {PREFIX}/openapi.json", status=404), 404)
+        return _json(ApiProblem(error=f"no such path: see {PREFIX}/openapi.json", status=404), 404)
 
     def _page(self, page: Page) -> Handler:
         async def answer(request: web.Request) -> web.Response:
             query = _grouped(request)
             read: Any = read_parameters(HistoryParameters, query) if page.name == "history" else query
-            shown = page.make(self.observer, dict(request.match_info), read)
+            shown = page.make(self.cache, dict(request.match_info), read)
             if shown is None:
-                return _html(request, problem_page("There is no such thing here, or it is gone.", 404), 404)
+                return _html(request, problem_page("This page does not exist, or its object was deleted.", 404), 404)
             return _html(request, shown)
 
         return answer
 
     async def _static(self, request: web.Request) -> web.Response:
         found = static_files().get(request.match_info["name"])
-        if found is None:
-            raise web.HTTPNotFound
+        if found is None or request.match_info["digest"] != static_digest():
+            # another replica's page asks for its own version: no file of ours may be kept under that name
+            raise web.HTTPNotFound(headers=HEADERS)
         body, media = found
         headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
         return web.Response(body=body, content_type=media, charset="utf-8", headers=headers)
@@ -221,7 +230,7 @@ def _wants_json(request: web.Request) -> bool:
 
 
 def _inside(target: str) -> str:
-    """A path of ours, whatever was asked for: nobody is sent elsewhere after signing in."""
+    """A path of ours, whatever was asked for: a sign-in never redirects to another host."""
     parts = urlsplit(target)
     safe = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc and not parts.scheme
     return target if safe and target.isprintable() else "/"
@@ -233,5 +242,5 @@ def _json(value: Any, status: int = 200) -> web.Response:
 
 
 def _html(request: web.Request, page: Element, status: int = 200) -> web.Response:
-    document = f"<!doctype html>\n{page.seen_from(request.rel_url.raw_path)}"
+    document = f"<!doctype html>\n{page.relative_to(request.rel_url.raw_path)}"
     return web.Response(text=document, status=status, content_type="text/html", headers=HEADERS)

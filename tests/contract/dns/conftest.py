@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.testing.zones import Site
+from tests.support.dns.zones import Site
 
 
 @pytest.fixture

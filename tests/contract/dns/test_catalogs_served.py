@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 from datetime import timedelta
-from pathlib import Path
 
 import dns.rcode
 import pytest
 
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.types.core import Secret
-from steersman.operators.dns.catalogconf import catalog_files
-from steersman.operators.dns.manifests import children_of
-from steersman.operators.dns.namedconf import KEY_FILES, named_conf
-from steersman.operators.dns.serverkinds import Bind9Cluster, Bind9Config, Bind9Instance, ClusterSpec, Storage
+from steersman.kube.api.types.core import Secret
 from steersman.testing import RequestLog, eventually
-from steersman.testing.zones import Site, ask, serial, values
+from tests.support.dns.zones import Site, ask, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)
@@ -80,7 +71,7 @@ async def test_a_new_process_lists_everybody_before_it_publishes_a_catalog(site)
         await eventually(lambda: site.is_ready("DNSZone", "a-catalog"), timeout=120)
     before = await serial(one, "catalog.test")
     async with site.running(drift_period=SOON) as manager:
-        tally = manager.engine("dns-zones").tally
+        tally = manager.runner("dns-zones").tally
         await eventually(lambda: tally.results["requeue_after"] > 30, "several looks at all of them", timeout=120)
         assert await serial(one, "catalog.test") == before
         with RequestLog(site.client) as log:
@@ -118,49 +109,8 @@ async def test_zones_stay_in_a_catalog_while_nobody_can_ask_a_secondary_or_write
         await site.delete("Bind9Instance", "primary-0")
         await eventually(lambda: site.is_ready("DNSZone", "a.test", "NoPrimary"), timeout=120)
     async with site.running(not_ready=SOON, drift_period=SOON) as manager:
-        tally = manager.engine("dns-zones").tally
+        tally = manager.runner("dns-zones").tally
         await eventually(lambda: tally.results["requeue_after"] > 6, "several looks", timeout=120)
         assert await site.is_ready("DNSZone", "catalog.test")
         assert await serial(one, "catalog.test") == before
         assert await serial(two, "a.test")
-
-
-def _made(**spec):
-    meta = ObjectMeta(name="c", namespace="dns")
-    cluster = Bind9Cluster(metadata=meta, spec=ClusterSpec(global_=Bind9Config(catalog_zone="catalog.test")))
-    return Bind9Instance(metadata=meta, spec=Bind9Instance.Spec(cluster_ref="c", role="secondary", **spec)), cluster
-
-
-def test_a_catalog_is_a_configuration_that_named_accepts(named, tmp_path):
-    sources = (("10.0.0.1", 5353), ("2001:db8::1", 53))
-    files = {**named_conf(*_made()), **catalog_files("catalog.test", sources, "bindy-transfer")}
-    for number, path in enumerate(KEY_FILES):
-        key = ("bindy-operator", "bindy-transfer")[number]
-        files[Path(path).name] = f'key "{key}" {{ algorithm hmac-sha256; secret "c2VjcmV0"; }};\n'
-    for name, text in files.items():
-        (tmp_path / name).write_text(re.sub(r"/(etc|var)/[a-z/]*bind(/[a-z]+(?=/))?", str(tmp_path), text))
-    program = str(shutil.which("named-checkconf", path="/usr/bin:/usr/sbin"))
-    found = subprocess.run([program, str(tmp_path / "named.conf")], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + (tmp_path / "named.conf").read_text()
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({"_default.nzd", "_default.nzd-lock"}, set()),
-        (
-            {"_default.nzd", "c.catalog", "__catz__a.db", "__catz__a.db.jnl"},
-            {"__catz__a.db", "__catz__a.db.jnl", "c.catalog"},
-        ),
-        ({"a.zone", "a.zone.jnl", "b.zone", "__catz__a.db", "c.catalog", "K.key"}, {"K.key"}),
-    ],
-)
-def test_a_kept_disk_forgets_zones_that_were_given_one_by_one_and_what_is_older(before, after, tmp_path):
-    for name in before:
-        (tmp_path / name).touch()
-    kept = children_of(*_made(storage=Storage(storage_type="persistentVolumeClaim")))
-    deployment = next(one for one in kept if one["kind"] == "Deployment")
-    (tidy,) = deployment["spec"]["template"]["spec"]["initContainers"]
-    shell, option, script = tidy["command"]
-    subprocess.run([str(shutil.which(shell)), option, script.replace("/var/lib/bind", str(tmp_path))], check=True)
-    assert {path.name for path in tmp_path.iterdir()} == after

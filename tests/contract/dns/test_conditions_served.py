@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from steersman.kube.types import Event
-from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.kube.api.types import Event
+from steersman.operators.dns.api.servers import Bind9Instance
 from steersman.testing import eventually
-from steersman.testing.zones import Site, rogue, serial, values
+from tests.support.dns.zones import Site, rogue, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NEVER = timedelta(hours=10)
@@ -42,7 +42,7 @@ async def test_of_two_ttls_the_lower_is_served_and_the_other_record_says_so_whil
         for name in ("high", "none"):
             reason, message = await eventually(lambda n=name: says(site, "A", n, "TTLMismatch"), timeout=60)
             assert reason == "TTLMismatch"
-            assert "60 s is served" in message
+            assert "served with TTL 60" in message
             assert await site.is_ready("A", name)
         assert await says(site, "A", "low", "TTLMismatch") is None
         await site.delete("A", "low")
@@ -256,12 +256,30 @@ async def test_a_record_that_is_refused_from_its_start_says_so_by_an_event_and_w
         assert not await told(site, "www", "ReconcileSucceeded")
 
 
+async def test_a_record_that_keeps_another_out_beside_a_cname_says_so_while_it_does(site):
+    await site.zone("example.org")
+    await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
+    async with site.running():
+        await eventually(lambda: site.is_ready("A", "www"), timeout=120)
+        await site.record("CNAME", "bad", owner="www", target="x.example.net.")
+        reason, text = await eventually(lambda: says(site, "A", "www", "Conflict"), timeout=120)
+        assert reason == "CNAMEConflict"
+        assert "cnamerecord/bad" in text
+        assert await site.is_ready("A", "www")  # it is published all the same
+        await site.delete("CNAME", "bad")
+
+        async def silent():
+            return await says(site, "A", "www", "Conflict") is None
+
+        await eventually(silent, timeout=120)
+
+
 async def test_what_a_zone_asks_for_and_comes_to_nothing_is_named(site):
     await site.zone("example.org", annotations={"steersman.dev/dns-drift": "bogus"}, clusterRef="ghost")
     async with site.running():
         await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
         assert "ghost" in (await site.ready("DNSZone", "example.org"))[2]
-        assert '"bogus" is none of' in (await says(site, "DNSZone", "example.org", "Ignored"))[1]
+        assert 'unknown mode "bogus"' in (await says(site, "DNSZone", "example.org", "Ignored"))[1]
         assert len(await eventually(lambda: told(site, "example.org", "Ignored"), timeout=120)) == 1
 
 

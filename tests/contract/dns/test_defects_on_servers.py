@@ -14,22 +14,22 @@ import pytest
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import DriverError
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.resources import ObjectRef
-from steersman.kube.types import ConfigMap, Namespace, Secret
-from steersman.operators.dns.checks import RRSIG, signature_problems
-from steersman.operators.dns.dnsclient import DnsError
-from steersman.operators.dns.driver import Refused, Stale
-from steersman.operators.dns.messages import Change
-from steersman.operators.dns.names import name_of, owner_of
-from steersman.operators.dns.native import NativeDriver
-from steersman.operators.dns.rrsets import NS, A, RRset, Soa
-from steersman.operators.dns.servers import Keys, Server
-from steersman.operators.dns.tsig import Key
-from steersman.operators.dns.zoneconfig import primary_config, secondary_config, zone_type
-from steersman.operators.dns.zonekinds import DNSZone
+from steersman.kube.api.gvk import NamespacedName
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.types import ConfigMap, Namespace, Secret
+from steersman.operators.dns.api.zone import DNSZone
+from steersman.operators.dns.bind.driver import Refused, Stale
+from steersman.operators.dns.bind.rndc_driver import NativeDriver
+from steersman.operators.dns.bind.servers import Keys, Server
+from steersman.operators.dns.bind.zone_statements import primary_config, secondary_config, zone_type
+from steersman.operators.dns.inspect.checks import RRSIG, signature_problems
+from steersman.operators.dns.wire.client import DnsError
+from steersman.operators.dns.wire.messages import RRsetChange
+from steersman.operators.dns.wire.tsig import Key
+from steersman.operators.dns.zone.names import name_of, owner_of
+from steersman.operators.dns.zone.rdata import NS, A, RRset, Soa
 from steersman.testing import RequestLog, eventually
-from steersman.testing.zones import API, PATIENCE, Site, rogue, serial, values
+from tests.support.dns.zones import API, PATIENCE, Site, rogue, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)
@@ -54,7 +54,7 @@ def driving(named, *, control=None, update=None, previous=None):
     """The native driver of a server, with these keys or the server's own."""
     own = key_of(named)
     keys = Keys(control or own, update or own, own, previous, previous)
-    server = Server(ObjectRef("i", "n"), "0", "primary", named.address, named.dns_port, named.rndc_port, keys)
+    server = Server(NamespacedName("i", "n"), "0", "primary", named.address, named.dns_port, named.rndc_port, keys)
     driver = NativeDriver(server, clock=SYSTEM_CLOCK, timeout=PATIENCE)
     try:
         yield driver
@@ -81,7 +81,7 @@ async def test_t6_t7_t12_t16_b31_what_a_server_says_about_zones_and_keys_is_unde
             assert await driver.soa(ORG) is None  # SERVFAIL: it has the zone, and nothing in it
             await driver.remove(ORG)
             await add(driver)
-            www = Change((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
+            www = RRsetChange((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
             later = msgspec.structs.replace(START, serial=8)
             await driver.write(ORG, START.value(), later.value(), 60, [www])
             with pytest.raises(Stale):
@@ -90,7 +90,7 @@ async def test_t6_t7_t12_t16_b31_what_a_server_says_about_zones_and_keys_is_unde
             await add(driver)  # t7: the journal of what was there before is gone
             assert await values(one, "www.example.org", "A") == set()
         wrong = Key(one.key_name, "hmac-sha256", b"wrong")
-        with driving(one, control=wrong) as driver, pytest.raises(DriverError, match="is the key the one"):
+        with driving(one, control=wrong) as driver, pytest.raises(DriverError, match="does the key match"):
             await driver.ready()
         for key, rcode in ((wrong, "BADSIG"), (Key("nobody", "hmac-sha256", b"x"), "BADKEY")):
             with driving(one, update=key) as driver, pytest.raises(DnsError) as told:
@@ -99,7 +99,7 @@ async def test_t6_t7_t12_t16_b31_what_a_server_says_about_zones_and_keys_is_unde
 
 
 async def test_t9_t12_garbage_in_the_place_of_a_zone_file_is_no_hindrance_and_refusals_are_told_apart(named):
-    www = Change((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
+    www = RRsetChange((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
     async with named("ns1") as one:
         (one.zones / "example.org.zone").write_text("this is no zone\n")
         with driving(one) as driver:
@@ -145,7 +145,7 @@ async def test_b19_a_server_that_has_not_read_the_new_key_is_told_to_with_the_ol
         one.secret = "bmV3"  # the file is new; the server has not looked
         (one.folder / "named.conf").write_text(one.configuration())
         with driving(one, previous=old) as driver:
-            www = Change((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
+            www = RRsetChange((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
             await driver.write(ORG, None, None, 60, [www])
             await driver.ready()  # it still answers to the old one
             await eventually(driver.renew, "it has read the new key", timeout=120)

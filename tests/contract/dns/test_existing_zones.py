@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from steersman.kube.types import Event
-from steersman.operators.dns.recordkinds import ARecord
-from steersman.operators.dns.survey import Survey, objects_of
-from steersman.operators.dns.zonekinds import DNSZone
+from steersman.kube.api.types import Event
+from steersman.operators.dns.api.records import ARecord
+from steersman.operators.dns.api.zone import DNSZone
+from steersman.operators.dns.inspect.offline import ZoneInspection, objects_of
 from steersman.testing import eventually
-from steersman.testing.zones import Site, ask, rogue, values
+from tests.support.dns.zones import Site, ask, rogue, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 START = """$TTL 300
@@ -168,7 +168,7 @@ async def test_data_that_no_resource_speaks_for_is_kept_and_named_until_somebody
 
             async def one_left():
                 message = (await site.ready("DNSZone", "example.org"))[2]
-                return "has alias.example.org, which" in message
+                return "has alias.example.org. Make records" in message
 
             await eventually(one_left, timeout=120)
             assert await kept(server)
@@ -199,7 +199,9 @@ async def has_ttl(server, name, kind, ttl):
 
 async def planned(site):
     objects = await objects_of(site.client)
-    survey = Survey({kind: [row for row in rows if row.namespace == site.namespace] for kind, rows in objects.items()})
+    survey = ZoneInspection(
+        {kind: [row for row in rows if row.namespace == site.namespace] for kind, rows in objects.items()}
+    )
     try:
         return [row for zone in survey.zones() for row in await survey.differences(zone)]
     finally:
@@ -302,7 +304,7 @@ async def test_a_primary_of_others_is_not_made_a_secondary(embedded, client, dns
         await site.zone("example.org")
         async with site.running():
             await eventually(lambda: site.is_ready("DNSZone", "example.org", "SecondaryFailed"), timeout=120)
-            assert "from others" in (await site.ready("DNSZone", "example.org"))[2]
+            assert "that Steersman did not add" in (await site.ready("DNSZone", "example.org"))[2]
             assert await kept(two)
 
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 import dns.rcode
 import pytest
 
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.types import Event, Namespace
-from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.types import Event, Namespace
+from steersman.operators.dns.api.servers import Bind9Instance
 from steersman.testing import eventually
-from steersman.testing.zones import Site, ask, serial, values
+from tests.support.dns.zones import Site, ask, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)

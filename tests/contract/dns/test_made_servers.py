@@ -9,12 +9,12 @@ from contextlib import nullcontext
 import pytest
 
 from steersman.errors import FormatError
-from steersman.kube.errors import Invalid
-from steersman.kube.types import ConfigMap, Deployment, PodDisruptionBudget, Secret, Service
-from steersman.operators.dns.lifetimes import SHORTEST, seconds_of
-from steersman.operators.dns.serverkinds import Bind9Instance
+from steersman.kube.api.errors import Invalid
+from steersman.kube.api.types import ConfigMap, Deployment, PodDisruptionBudget, Secret, Service
+from steersman.operators.dns.api.servers import Bind9Instance
+from steersman.operators.dns.dnssec.keys import SHORTEST, seconds_of
 from steersman.testing import RequestLog, eventually
-from steersman.testing.zones import Site
+from tests.support.dns.zones import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TRIGGER = "bindy.firestoned.io/reconcile-trigger"
@@ -68,8 +68,8 @@ async def test_a_cluster_becomes_instances_and_they_become_what_pods_need_and_th
         _check(files, secret, shared, tmp_path)
         await eventually(lambda: site.is_ready("Bind9Instance", "c-primary-0", "NotReady"), timeout=120)
         await eventually(lambda: site.is_ready("Bind9Cluster", "c", "NotReady"), timeout=120)
-        tally = manager.engine("dns-instances").tally
-        await eventually(lambda: tally.active == 0 and not len(manager.engine("dns-instances").queue), timeout=120)
+        tally = manager.runner("dns-instances").tally
+        await eventually(lambda: tally.active == 0 and not len(manager.runner("dns-instances").queue), timeout=120)
 
         async def quiet():
             with RequestLog(site.client) as log:

@@ -1,6 +1,6 @@
 """The sidecar whose interface ours serves: our driver works with it, and both answer alike but where ours is to differ.
 
-The program is the published one (`steersman.testing.crates`), beside a real named.
+The program is the published one (`tests.support.programs.crates`), beside a real named.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from steersman.operators.dns.bindcar.data import key_of, value_of
-from steersman.operators.dns.bindcar.driver import SidecarError
-from steersman.operators.dns.driver import Refused
-from steersman.operators.dns.messages import Change
-from steersman.operators.dns.names import name_of
-from steersman.operators.dns.rrsets import RRset, Soa
-from steersman.operators.dns.zoneconfig import primary_config, secondary_config
+from steersman.operators.dns.bind.driver import Refused
+from steersman.operators.dns.bind.http_driver import SidecarError
+from steersman.operators.dns.bind.zone_statements import primary_config, secondary_config
+from steersman.operators.dns.sidecar.zone_data import key_of, value_of
+from steersman.operators.dns.wire.messages import RRsetChange
+from steersman.operators.dns.zone.names import name_of
+from steersman.operators.dns.zone.rdata import RRset, Soa
 from steersman.testing import eventually
-from steersman.testing.absence import not_here
-from steersman.testing.crates import BINDCAR
-from steersman.testing.sidecar import OriginalSidecar, SidecarProcess, driving
-from steersman.testing.zones import serial
+from steersman.testing.plugin import unavailable
+from tests.support.dns.sidecar import OriginalSidecar, SidecarProcess, driving
+from tests.support.dns.zones import serial
+from tests.support.programs.crates import BINDCAR
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ORG = name_of("example.org")
@@ -54,7 +54,7 @@ ALL = LEAST | rrsets(
 def sidecar(request):
     """A kind of sidecar."""
     if request.param is OriginalSidecar and BINDCAR.built() is None:
-        not_here("bindcar is not built: `make programs`")
+        unavailable("bindcar is not built: `make programs`")
     return request.param
 
 
@@ -96,7 +96,7 @@ async def test_zones_of_all_kinds_of_data_come_change_and_go_through_either_side
         for driver, config in ((primary, lead), (secondary, follow)):
             await driver.configure(ORG, config)
         later = replace(START, serial=11)
-        change = Change(key_of("new", "A", ORG), None, RRset(60, frozenset({bytes([192, 0, 2, 7])})))
+        change = RRsetChange(key_of("new", "A", ORG), None, RRset(60, frozenset({bytes([192, 0, 2, 7])})))
         await primary.write(ORG, START.value(), later.value(), 300, [change])
         await eventually(lambda: followed(11), "the secondary follows", timeout=120)
         nobody = replace(primary.server, dns_port=1)
@@ -130,7 +130,7 @@ async def test_a_signed_zone_keeps_its_policy_until_it_is_safe_to_take_it_away(c
 
 async def test_what_the_originals_zones_refuse_is_refused_for_itself_and_the_zone_is_there(named):
     if BINDCAR.built() is None:
-        not_here("bindcar is not built: `make programs`")
+        unavailable("bindcar is not built: `make programs`")
     async with named("ns1") as one, OriginalSidecar(one) as car, driving(car) as driver:
         odd = rrsets(("under_score", "A", 300, "192.0.2.1"))
         config = primary_config(driver.server, ORG, [])
@@ -238,7 +238,7 @@ def shape(value):
 
 async def test_both_sidecars_answer_the_same_requests_alike_but_where_ours_is_to_differ(named):
     if BINDCAR.built() is None:
-        not_here("bindcar is not built: `make programs`")
+        unavailable("bindcar is not built: `make programs`")
     answers = []
     async with named("ns1") as one, named("ns2") as two, OriginalSidecar(one) as original, SidecarProcess(two) as ours:
         for method, path, body, _ in REQUESTS:

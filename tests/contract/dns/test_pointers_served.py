@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from steersman.testing import eventually
-from steersman.testing.zones import serial, values
+from tests.support.dns.zones import serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NET = "2.0.192.in-addr.arpa"

@@ -13,9 +13,9 @@ import dns.rdataclass
 import dns.rdatatype
 import pytest
 
-from steersman.operators.dns.recordkinds import RECORD_KINDS
+from steersman.operators.dns.api.records import RECORD_KINDS
 from steersman.testing import eventually
-from steersman.testing.zones import Site, ask, serial
+from tests.support.dns.zones import Site, ask, serial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NEVER = timedelta(hours=10)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from steersman.testing import eventually
-from steersman.testing.zones import Site, serial, values
+from tests.support.dns.zones import Site, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)
@@ -97,11 +98,37 @@ async def test_what_a_server_would_not_load_keeps_nothing_else_from_a_new_zone_n
                 await eventually(lambda: site.is_ready("A", "www"), timeout=120)
                 await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
                 before = await serial(picky, "example.org")
+                assert before is not None, "a zone that has answered is not taken away again"
                 await picky.kill()
                 picky.wipe()  # what it had is gone, and what it minds is still wanted
                 await picky.start()
             await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
             assert await serial(picky, "example.org") > before
+
+
+async def test_a_new_zone_that_has_answered_once_goes_on_answering(embedded, client, dns_kinds, namespace, named):
+    """Resolvers see the zone when it stays, not while the operator still hands it over to the server."""
+    async with named("primary") as primary:
+        site = Site(client, namespace, [primary])
+        await site.instances()
+        zones = [f"z{number}.example.org" for number in range(10)]
+        answers = {zone: [] for zone in zones}
+
+        async def sample(zone):
+            while True:
+                answers[zone].append(await serial(primary, zone))
+
+        async with site.running(drift_period=SOON):
+            for zone in zones:
+                sampler = asyncio.create_task(sample(zone))
+                await eventually(lambda zone=zone: answers[zone], timeout=120)
+                await site.zone(zone)
+                await eventually(lambda zone=zone: site.is_ready("DNSZone", zone), timeout=120)
+                sampler.cancel()
+    for zone, found in answers.items():
+        first = next((number for number, value in enumerate(found) if value is not None), len(found))
+        assert None not in found[first:], f"{zone} answered and was taken away again: {found}"
+        assert found[0] is None
 
 
 async def test_a_server_that_refuses_everything_is_a_failed_server_and_no_record_is_to_blame(mixed):

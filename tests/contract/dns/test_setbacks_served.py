@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from steersman.kube.errors import NotFound
-from steersman.kube.types import Event
-from steersman.kube.types.core import Secret
-from steersman.operators.dns.zonekinds import DNSZone
-from steersman.operators.dns.zones import ZoneKeeper
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.types import Event
+from steersman.kube.api.types.core import Secret
+from steersman.operators.dns.api.zone import DNSZone
+from steersman.operators.dns.controllers.zone import ZoneReconciler
 from steersman.testing import eventually
-from steersman.testing.zones import Site, serial, values
+from tests.support.dns.zones import Site, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NOBODY = [{"selector": {"matchLabels": {"dns": "nobody"}}}]
@@ -97,17 +97,17 @@ async def test_a_reverse_zone_that_could_not_be_served_at_first_still_waits_for_
     async with pair.running():
         await eventually(lambda: pair.is_ready("ARecord", "www"), timeout=120)
     await pair.zone("2.0.192.in-addr.arpa", bind9InstancesFrom=NOBODY)
-    reconcile, heard = ZoneKeeper.reconcile, asyncio.Event()
+    reconcile, heard = ZoneReconciler.reconcile, asyncio.Event()
 
     async def slowly(keeper, ctx, zone):
         if zone.name == "example.org":
             await heard.wait()
         return await reconcile(keeper, ctx, zone)
 
-    monkeypatch.setattr(ZoneKeeper, "reconcile", slowly)
+    monkeypatch.setattr(ZoneReconciler, "reconcile", slowly)
     async with pair.running() as manager:
         await eventually(lambda: pair.is_ready("DNSZone", "2.0.192.in-addr.arpa", "NoInstances"), timeout=120)
-        tally = manager.engine("dns-zones").tally
+        tally = manager.runner("dns-zones").tally
         looks = tally.results["requeue_after"]
         await pair.zone("2.0.192.in-addr.arpa")
         await eventually(lambda: tally.results["requeue_after"] > looks + 3, "several looks", timeout=120)

@@ -15,22 +15,22 @@ from msgspec import structs
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import DriverError
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.types import ServiceAccount
-from steersman.operators.dns.bindcar.access import Access, Guests, Problem
-from steersman.operators.dns.bindcar.driver import BindcarDriver, SidecarError
-from steersman.operators.dns.driver import Stale
-from steersman.operators.dns.messages import Change
-from steersman.operators.dns.names import name_of, owner_of
-from steersman.operators.dns.rndc import Rndc
-from steersman.operators.dns.rrsets import NS, A, RRset, Soa
-from steersman.operators.dns.tsig import Key
-from steersman.operators.dns.zoneconfig import primary_config, same_config, secondary_config
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.types import ServiceAccount
+from steersman.operators.dns.bind.driver import Stale
+from steersman.operators.dns.bind.http_driver import BindcarDriver, SidecarError
+from steersman.operators.dns.bind.zone_statements import primary_config, same_config, secondary_config
+from steersman.operators.dns.sidecar.access import Access, AllowedUsers, Problem
+from steersman.operators.dns.wire.messages import RRsetChange
+from steersman.operators.dns.wire.rndc import Rndc
+from steersman.operators.dns.wire.tsig import Key
+from steersman.operators.dns.zone.names import name_of, owner_of
+from steersman.operators.dns.zone.rdata import NS, A, RRset, Soa
 from steersman.testing import RequestLog, VirtualClock, eventually
-from steersman.testing.absence import not_here
-from steersman.testing.crates import BINDCAR
-from steersman.testing.sidecar import OriginalSidecar, SidecarProcess, driving, put_behind, server_of
-from steersman.testing.zones import PATIENCE, Site, ask, rogue, serial, values
+from steersman.testing.plugin import unavailable
+from tests.support.dns.sidecar import OriginalSidecar, SidecarProcess, driving, put_behind, server_of
+from tests.support.dns.zones import PATIENCE, Site, ask, rogue, serial, values
+from tests.support.programs.crates import BINDCAR
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)
@@ -182,8 +182,8 @@ async def test_tokens_of_the_cluster_open_to_those_who_are_named(embedded, clien
     issued = [await client.create_token(name, namespace=namespace) for name in ("operator", "stranger")]
     operator, stranger = (one.token for one in issued)
     clock = VirtualClock()
-    guests = Guests(accounts=frozenset({f"system:serviceaccount:{namespace}:operator"}))
-    access = Access(clock=clock, client=client, guests=guests, token=lambda: "static")
+    guests = AllowedUsers(accounts=frozenset({f"system:serviceaccount:{namespace}:operator"}))
+    access = Access(clock=clock, client=client, allowed=guests, token=lambda: "static")
     with RequestLog(client) as log:
         for _ in range(3):
             await access.check(f"Bearer {operator}")
@@ -197,8 +197,8 @@ async def test_tokens_of_the_cluster_open_to_those_who_are_named(embedded, clien
     with RequestLog(client) as log:
         await access.check(f"Bearer {operator}")
     assert len(log.writes) == 1  # what the cluster says may change
-    other = Access(clock=clock, client=client, guests=Guests(audiences=("bindcar",)))
-    with pytest.raises(Problem, match="somebody else"):
+    other = Access(clock=clock, client=client, allowed=AllowedUsers(audiences=("bindcar",)))
+    with pytest.raises(Problem, match="another audience"):
         await other.check(f"Bearer {operator}")
     empty = Access(clock=clock, token=str)
     with pytest.raises(Problem):  # an empty file is a mistake, not a password
@@ -223,6 +223,14 @@ async def test_floods_large_bodies_and_other_media_are_refused_before_they_cost_
         assert (await car.ask("GET", "/health"))[0] == 200  # a probe is no flood
 
 
+async def test_wrong_tokens_use_up_nothing_that_the_operator_needs(named):
+    async with named("ns1") as one, SidecarProcess(one, "--rate", "0.1", "--burst", "4") as car:
+        statuses = [(await car.ask("GET", "/zones", token=f"wrong-{number}"))[0] for number in range(40)]
+        assert statuses[0] == 401
+        assert set(statuses) <= {401, 429}
+        assert [(await car.ask("GET", "/zones"))[0] for _ in range(5)] == [200] * 4 + [429]
+
+
 async def test_readiness_is_that_of_named_and_a_named_that_is_away_is_said_to_be(car):
     await car.named.kill()
     status, answer = await car.ask("GET", "/ready")
@@ -244,7 +252,7 @@ async def test_readiness_is_that_of_named_and_a_named_that_is_away_is_said_to_be
 
 
 async def test_zones_that_others_added_are_listed_where_named_keeps_statistics(named):
-    from steersman.testing.loopbackserver import PortClaim
+    from tests.support.programs.loopback_server import PortClaim
 
     claim = PortClaim()
     statistics = f"statistics-channels {{ inet 127.0.0.1 port {claim.number} allow {{ any; }}; }};"
@@ -259,6 +267,11 @@ async def test_zones_that_others_added_are_listed_where_named_keeps_statistics(n
             for method, body in (("DELETE", None), ("PATCH", {"alsoNotify": []})):  # not ours to change
                 assert (await car.ask(method, "/zones/static.org", body))[0] == 409
             assert await serial(one, "static.org") == 1
+            (one.zones / "native").write_bytes((one.zones / "static").read_bytes())
+            await one.control('addzone native.org { type primary; file "native"; };')
+            assert (await car.ask("GET", "/zones/native.org"))[1]["steersman"]["added"] is False
+            assert (await car.ask("DELETE", "/zones/native.org"))[0] == 409
+            assert await serial(one, "native.org") == 1
     finally:
         claim.release()
 
@@ -274,7 +287,7 @@ async def test_the_driver_makes_changes_and_removes_zones_and_is_told_the_truth_
         assert (await driver.read(ORG, frozenset()))[1] == DATA
         with pytest.raises(SidecarError, match="409"):
             await driver.create_primary(ORG, config, START, DATA, 60)
-        www = Change((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
+        www = RRsetChange((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
         later = msgspec.structs.replace(START, serial=8, refresh=7200)
         await driver.write(ORG, START.value(), later.value(), 60, [www])
         with pytest.raises(Stale):
@@ -335,7 +348,7 @@ async def test_a_secondary_has_a_file_and_follows_primaries_that_are_changed_und
             return await serial(two, "example.org") == 7
 
         await eventually(follows, "it has the zone", timeout=120)
-        assert (two.zones / "example.org.zone").exists()
+        await eventually((two.zones / "example.org.zone").exists, "named has written the file", timeout=60)
         await two.kill()
         await car.named.kill()  # nobody to ask: it answers from its file
         await two.start()
@@ -408,7 +421,7 @@ async def site(request, embedded, client, dns_kinds, namespace, named):
     """A primary and a secondary, each behind a sidecar, as instances with the driver bindcar."""
     kind = request.param
     if kind is OriginalSidecar and BINDCAR.built() is None:
-        not_here("bindcar is not built: `make programs`")
+        unavailable("bindcar is not built: `make programs`")
     async with (
         named("ns1") as one,
         named("ns2", secret=one.secret) as two,

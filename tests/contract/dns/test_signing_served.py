@@ -13,21 +13,20 @@ import dns.rdatatype
 import pytest
 
 from steersman.clock import SYSTEM_CLOCK
-from steersman.kube.resources import ObjectRef
-from steersman.kube.types import Pod, Secret
-from steersman.operators.dns.book import ZoneBook
-from steersman.operators.dns.compiler import ZONE, Draft
-from steersman.operators.dns.names import name_of
-from steersman.operators.dns.native import NativeDriver
-from steersman.operators.dns.publisher import Job, publish
-from steersman.operators.dns.rrsets import NS, A, Contribution, RRset, Soa
-from steersman.operators.dns.servers import Keys, Server
-from steersman.operators.dns.signing import ALGORITHMS, DNSKEY, SIGNING, is_signed_with
-from steersman.operators.dns.signingkeys import keys_in, make_key
-from steersman.operators.dns.tsig import key_from
-from steersman.operators.dns.zoneconfig import primary_config
+from steersman.kube.api.gvk import NamespacedName
+from steersman.kube.api.types import Pod, Secret
+from steersman.operators.dns.bind.rndc_driver import NativeDriver
+from steersman.operators.dns.bind.servers import Keys, Server
+from steersman.operators.dns.bind.zone_statements import primary_config
+from steersman.operators.dns.dnssec.keys import ALGORITHMS, DNSKEY, SIGNING, is_signed_with, keys_in, make_key
+from steersman.operators.dns.publish.publisher import PublishJob, publish
+from steersman.operators.dns.publish.zone_state import ZoneState
+from steersman.operators.dns.wire.tsig import key_from
+from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.names import name_of
+from steersman.operators.dns.zone.rdata import NS, A, Contribution, RRset, Soa
 from steersman.testing import eventually
-from steersman.testing.zones import Site, exchange, serial, values
+from tests.support.dns.zones import Site, exchange, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ORG = name_of("example.org")
@@ -47,7 +46,7 @@ POLICY = """dnssec-policy "p" {{
 def driving(named, role="primary"):
     key = key_from({"key-name": named.key_name.encode(), "secret": named.secret.encode()})
     server = Server(
-        ObjectRef(role, "dns"), "0", role, named.address, named.dns_port, named.rndc_port, Keys(key, key, key)
+        NamespacedName(role, "dns"), "0", role, named.address, named.dns_port, named.rndc_port, Keys(key, key, key)
     )
     driver = NativeDriver(server, clock=SYSTEM_CLOCK, timeout=60.0)
     try:
@@ -136,13 +135,13 @@ async def test_nobody_is_told_of_a_zone_that_its_parent_knows_before_it_is_signe
     async with named("ns1", extra=POLICY.format("ed25519", "")) as one, named("ns2", secret=one.secret) as two:
         with driving(one) as writer, driving(two, "secondary") as reader:
             drivers = {writer.server.id: writer, reader.server.id: reader}
-            book = ZoneBook(ObjectRef("z", "dns"))
-            book.draft = Draft(ORG)
-            book.draft.put(ZONE, *(Contribution(ZONE, key, 300, rrset.values) for key, rrset in DATA.items()))
-            book.draft.settle()
+            state = ZoneState(NamespacedName("z", "dns"))
+            state.loader.desired = CompiledZone(ORG)
+            state.desired.put(ZONE, *(Contribution(ZONE, key, 300, rrset.values) for key, rrset in DATA.items()))
+            state.desired.settle()
 
             async def published():
-                job = Job(
+                job = PublishJob(
                     soa=START,
                     ttl=300,
                     primaries=(writer.server,),
@@ -152,7 +151,7 @@ async def test_nobody_is_told_of_a_zone_that_its_parent_knows_before_it_is_signe
                     tags=tags,
                     hold=True,
                 )
-                report = await publish(book, job, lambda server: drivers[server.id])
+                report = await publish(state, job, lambda server: drivers[server.id])
                 assert report.errors == {}
                 return report
 
@@ -160,14 +159,14 @@ async def test_nobody_is_told_of_a_zone_that_its_parent_knows_before_it_is_signe
                 assert (await published()).unsigned == [writer.server.title]
                 assert await reader.configuration(ORG) is None  # it is told nothing
                 assert ("also-notify", ()) in (await writer.configuration(ORG) or ())
-                assert not book.has(writer.server.id)  # and a pod would get no traffic
+                assert not state.has(writer.server.id)  # and a pod would get no traffic
             put(keys, files)
 
             async def told():
                 report = await published()
                 served = await values(two, "example.org", "SOA")
                 assert not served or await values(two, "example.org", "DNSKEY"), "it was told of an unsigned zone"
-                return served and not report.unsigned and book.has(writer.server.id)
+                return served and not report.unsigned and state.has(writer.server.id)
 
             await eventually(told, "all have the signed zone", timeout=120)
             assert ("also-notify", ()) not in (await writer.configuration(ORG) or ())

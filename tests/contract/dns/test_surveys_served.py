@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.kube.objects import to_wire
-from steersman.operators.dns.survey import Survey, lay_over, objects_of
+from steersman.kube.api.objects import to_wire
+from steersman.operators.dns.inspect.offline import ZoneInspection, lay_over, objects_of
 from steersman.testing import eventually
-from steersman.testing.zones import Site, rogue
+from tests.support.dns.zones import Site, rogue
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -30,7 +30,7 @@ async def surveyed(site, ask, *manifests):
     objects = await objects_of(site.client)
     objects = {kind: [row for row in rows if row.namespace in ("", site.namespace)] for kind, rows in objects.items()}
     assert lay_over(objects, manifests, site.namespace) == []
-    survey = Survey(objects)
+    survey = ZoneInspection(objects)
     try:
         return [row for zone in survey.zones() for row in await ask(survey, zone)]
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.kube.errors import Invalid
+from steersman.kube.api.errors import Invalid
 from steersman.testing import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

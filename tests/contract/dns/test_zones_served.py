@@ -10,9 +10,9 @@ import dns.rcode
 import dns.rdata
 import pytest
 
-from steersman.kube.types import Event
+from steersman.kube.api.types import Event
 from steersman.testing import RequestLog, eventually
-from steersman.testing.zones import Site, ask, exchange, rogue, serial, values
+from tests.support.dns.zones import Site, ask, exchange, rogue, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SOON = timedelta(seconds=1)
@@ -197,7 +197,7 @@ async def test_a_quiet_operator_writes_nothing_to_the_api_and_nothing_to_servers
         await eventually(lambda: site.is_ready("CNAME", "bad", "CNAMEConflict"), timeout=120)
         await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
         await eventually(lambda: site.is_ready("Bind9Instance", "primary-0"), timeout=120)
-        tally = manager.engine("dns-zones").tally
+        tally = manager.runner("dns-zones").tally
 
         async def quiet():
             number = await serial(site.primaries[0], "example.org")

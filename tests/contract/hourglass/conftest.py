@@ -8,10 +8,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.clock import SYSTEM_CLOCK
-from steersman.operators.hourglass.controller import controllers
-from steersman.operators.hourglass.settings import HourglassOptions
+from steersman.operators.hourglass.api.config import HourglassOptions
+from steersman.operators.hourglass.controllers.setup import controllers
 from steersman.testing import running
-from steersman.testing.hourglassing import install
+from tests.support.hourglass import install
 
 
 @pytest.fixture

@@ -12,16 +12,16 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.client import Client
-from steersman.kube.errors import Unavailable
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.types import Pod, Service
-from steersman.operators.hourglass.controller import controllers
-from steersman.operators.hourglass.settings import HourglassOptions
-from steersman.operators.hourglass.types import StoredExecutor, StoredPerformer
-from steersman.runtime.manager import Manager
+from steersman.kube.api.errors import Unavailable
+from steersman.kube.api.types import Pod, Service
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
+from steersman.operators.hourglass.api.config import HourglassOptions
+from steersman.operators.hourglass.api.types import StoredExecutor, StoredPerformer
+from steersman.operators.hourglass.controllers.setup import controllers
+from steersman.runtime.manager.manager import Manager
 from steersman.testing import eventually, running
-from steersman.testing.hourglassing import executor, install, performer, ready_performer
+from tests.support.hourglass import executor, install, performer, ready_performer
 
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 CRASHES = 100

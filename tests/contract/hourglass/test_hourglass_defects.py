@@ -7,12 +7,11 @@ import pytest
 import yaml
 
 from steersman.crd import crd_manifest
-from steersman.kube.errors import Invalid
-from steersman.kube.resources import Kind
-from steersman.kube.types import ConfigMap, Deployment, Event, Pod, Secret, Service, ServiceAccount
-from steersman.operators.hourglass.pod import avs_label, ordered_environment
-from steersman.operators.hourglass.settings import HardwareMap, Offer
-from steersman.operators.hourglass.types import (
+from steersman.kube.api.errors import Invalid
+from steersman.kube.api.gvk import Kind
+from steersman.kube.api.types import ConfigMap, Deployment, Event, Pod, Secret, Service, ServiceAccount
+from steersman.operators.hourglass.api.config import HardwareMap, Offer
+from steersman.operators.hourglass.api.types import (
     PERFORMER_FINALIZER,
     TEMPLATE_HASH,
     HourglassExecutor,
@@ -20,8 +19,9 @@ from steersman.operators.hourglass.types import (
     StoredExecutor,
     StoredPerformer,
 )
+from steersman.operators.hourglass.children.pod import avs_label, ordered_environment
 from steersman.testing import eventually
-from steersman.testing.hourglassing import executor, performer, ready_performer, settle_pod, status_of
+from tests.support.hourglass import executor, performer, ready_performer, settle_pod, status_of
 
 pytestmark = pytest.mark.timeout(300)
 

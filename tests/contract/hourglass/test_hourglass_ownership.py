@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from steersman.kube.errors import Conflict, NotFound
-from steersman.kube.objects import ObjectMeta
-from steersman.kube.types import ConfigMap, Deployment, Pod, Secret, Service, ServiceAccount
-from steersman.kube.types.rbac import Role, RoleBinding
-from steersman.operators.hourglass.apply import may_adopt
-from steersman.operators.hourglass.types import EXECUTOR_FINALIZER, StoredExecutor, StoredPerformer
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.types import ConfigMap, Deployment, Pod, Secret, Service, ServiceAccount
+from steersman.kube.api.types.rbac import Role, RoleBinding
+from steersman.operators.hourglass.api.types import EXECUTOR_FINALIZER, StoredExecutor, StoredPerformer
 from steersman.testing import eventually
-from steersman.testing.hourglassing import executor, performer, ready_performer, settle_pod
+from tests.support.hourglass import executor, performer, ready_performer, settle_pod
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -78,12 +76,12 @@ async def test_an_account_that_somebody_else_made_outlives_every_executor(client
     async with hourglass():
         await client.create(executor("e", namespace))
         await eventually(lambda: client.get(Deployment, "e", namespace=namespace), timeout=60)
-        other = {"spec": {"serviceAccountName": "another"}}
+        other = {"spec": {"serviceAccountName": "hourglass-another"}}
         await client.patch(StoredExecutor, "e", other, namespace=namespace)
 
         async def moved():
             found = await client.get(Deployment, "e", namespace=namespace)
-            return found.spec.template.spec.service_account_name == "another" and found
+            return found.spec.template.spec.service_account_name == "hourglass-another" and found
 
         found = await eventually(moved, timeout=60)
         assert await client.get(Role, "hourglass-executor", namespace=namespace)  # pods that go may still need it
@@ -186,17 +184,29 @@ async def test_children_that_were_to_be_left_behind_stay_although_nobody_looked_
     assert await client.get(ServiceAccount, "hourglass-executor", namespace=namespace)  # its pods run on
 
 
-async def test_a_resource_that_is_being_deleted_adopts_nothing(client, namespace, hourglass):
-    """An operator may see children cut loose before it sees why."""
-    body = performer("p", namespace)
-    body["metadata"]["finalizers"] = ["example.org/hold"]
-    await client.create(body)
-    known = await client.get(StoredPerformer, "p", namespace=namespace)
-    ctx = SimpleNamespace(client=client)
-    await may_adopt(ctx, known)
-    await client.delete(StoredPerformer, "p", namespace=namespace, propagation="Orphan")
-    with pytest.raises(Conflict):
-        await may_adopt(ctx, known)
-    await client.patch(StoredPerformer, "p", {"metadata": {"finalizers": None}}, namespace=namespace)
-    with pytest.raises(Conflict):
-        await may_adopt(ctx, known)
+async def test_a_tenant_does_not_get_the_token_of_an_account_that_nobody_listed(client, namespace, hourglass):
+    meta = ObjectMeta(name="deployer", namespace=namespace)
+    await client.create(ServiceAccount(metadata=meta))
+    await client.create(performer("thief", namespace, config={"serviceAccountName": "deployer"}))
+    await client.create(executor("thief", namespace, serviceAccountName="deployer"))
+
+    async def refused(kind):
+        found = await client.get(kind, "thief", namespace=namespace)
+        rows = {row["type"]: row for row in (found.status or {}).get("conditions", ())}
+        available = rows.get("Available", {})
+        return available.get("reason") == "NotAllowed" and "serviceAccountName: deployer" in available["message"]
+
+    async def pods():
+        return {one.name: one for one in (await client.list(Pod, namespace=namespace)).items}
+
+    async with hourglass():
+        await eventually(lambda: refused(StoredPerformer), timeout=60)
+        await eventually(lambda: refused(StoredExecutor), timeout=60)
+        assert await pods() == {}
+        assert (await client.list(Deployment, namespace=namespace)).items == []
+    async with hourglass(service_accounts=("deployer",)):
+        before = (await eventually(pods, "it is allowed, and made", timeout=60))["performer-thief"]
+        assert before.spec.service_account_name == "deployer"
+    async with hourglass():  # pods that run are left alone
+        await eventually(lambda: refused(StoredPerformer), timeout=60)
+        assert (await pods())["performer-thief"].metadata.uid == before.metadata.uid

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.errors import NotFound
-from steersman.kube.types import ConfigMap, Event, Service
-from steersman.operators.toolset.objects import TargetMap, target_look
-from steersman.operators.toolset.types import HealthConfig, ToolsetSection
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.types import ConfigMap, Event, Service
+from steersman.operators.toolset.api.config import HealthConfig, ToolsetSection
+from steersman.operators.toolset.api.crd import TargetConfigMap, with_key_owners
 from steersman.testing import eventually
-from steersman.testing.toolsetting import keeping, service
+from tests.support.toolset.services import running_toolset, service
 
 NAME = "kubernaut-toolset-config"
 UNPROBED = HealthConfig(enabled=False, empty_after="0s")
@@ -35,7 +35,7 @@ class Site:
             "health_check": UNPROBED,
             **section,
         }
-        async with keeping(self.client, ToolsetSection(**options), registry=self.registry) as manager:
+        async with running_toolset(self.client, ToolsetSection(**options), registry=self.registry) as manager:
             yield manager
 
     async def add(self, name, **options):
@@ -45,7 +45,7 @@ class Site:
         await self.client.delete(Service, name, namespace=self.namespace)
 
     async def target(self, name=NAME):
-        return target_look(await self.client.get(TargetMap, name, namespace=self.namespace))
+        return with_key_owners(await self.client.get(TargetConfigMap, name, namespace=self.namespace))
 
     async def data(self, name=NAME):
         return (await self.target(name)).data or {}

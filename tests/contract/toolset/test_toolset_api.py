@@ -7,12 +7,11 @@ import asyncio
 import aiohttp
 import hypothesis
 import pytest
-import schemathesis
 
-from steersman.kube.types import ConfigMap
-from steersman.operators.toolset.types import ApiConfig, HealthConfig, ToolsetSection
+from steersman.kube.api.types import ConfigMap
+from steersman.operators.toolset.api.config import ApiConfig, HealthConfig, ToolsetSection
 from steersman.testing import eventually
-from steersman.testing.toolsetting import keeping, service
+from tests.support.toolset.services import running_toolset, service
 
 pytestmark = pytest.mark.timeout(600)
 NAME = "kubernaut-toolset-config"
@@ -31,7 +30,7 @@ def section(namespace, **api):
 async def served(embedded, client, namespace):
     """URL and token of an API that allows writes."""
     await client.create(service("prometheus", namespace=namespace, labels={"app": "prometheus"}, ports=[9090]))
-    async with keeping(client, section(namespace, writes=True), listen="127.0.0.1:0") as manager:
+    async with running_toolset(client, section(namespace, writes=True), listen="127.0.0.1:0") as manager:
         await eventually(lambda: client.get(ConfigMap, NAME, namespace=namespace), timeout=90)
         url = f"http://127.0.0.1:{manager.health.port}"
         await eventually(lambda: _answers(url), timeout=90)
@@ -43,7 +42,10 @@ async def _answers(url):
         return answer.status == 200
 
 
+@pytest.mark.slow
 async def test_the_description_is_true_of_every_request_that_fits_it_and_of_many_that_do_not(served):
+    import schemathesis  # takes a second to import
+
     url, token = served
     async with aiohttp.ClientSession() as session, session.get(f"{url}/api/toolset/openapi.json") as answer:
         document = await answer.json()
@@ -109,7 +111,7 @@ async def test_answers_come_in_the_documented_form(served):
 
 
 async def test_writes_are_off_by_default_and_reading_needs_a_token(embedded, client, namespace):
-    async with keeping(client, section(namespace), listen="127.0.0.1:0") as manager:
+    async with running_toolset(client, section(namespace), listen="127.0.0.1:0") as manager:
         await eventually(lambda: manager.health.port is not None, timeout=90)
         url = f"http://127.0.0.1:{manager.health.port}"
         async with aiohttp.ClientSession() as session:

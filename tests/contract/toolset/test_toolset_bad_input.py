@@ -10,13 +10,13 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver
 from prometheus_client import CollectorRegistry
 
-from steersman.apiserver.faults import Fault
-from steersman.kube.errors import NotFound
-from steersman.kube.types import ConfigMap, Deployment, Event, Service
-from steersman.operators.toolset.probe import Prober
-from steersman.operators.toolset.types import HealthConfig, NotifyConfig, ToolsetSection
+from steersman.apiserver.http.faults import Fault
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.types import ConfigMap, Deployment, Event, Service
+from steersman.operators.toolset.api.config import ConsumerNotifyConfig, HealthConfig, ToolsetSection
+from steersman.operators.toolset.discovery.probe import Prober
 from steersman.testing import eventually
-from steersman.testing.toolsetting import keeping, service
+from tests.support.toolset.services import running_toolset, service
 
 NAME = "kubernaut-toolset-config"
 
@@ -88,10 +88,10 @@ async def test_bad_input_of_every_kind_is_told_once_and_disturbs_nobody(cluster,
     section = ToolsetSection(
         namespace=namespace,
         namespaces=[namespace],
-        health_check=HealthConfig(timeout="10s", interval="1s", attempts=1),
+        health_check=HealthConfig(timeout="2s", interval="1s", attempts=1),
     )
     prober = Prober(resolver=Loopback, loopback=True)
-    async with keeping(client, section, registry=registry, prober=prober) as manager:
+    async with running_toolset(client, section, registry=registry, prober=prober) as manager:
 
         async def settled():
             found = await keys(client, namespace)
@@ -111,7 +111,7 @@ async def test_bad_input_of_every_kind_is_told_once_and_disturbs_nobody(cluster,
             return found
 
         await eventually(lambda: exactly.keys() | asking <= counted().keys(), "all are counted", timeout=120)
-        looks, seen = manager.engine("toolset").tally.results, 0
+        looks, seen = manager.runner("toolset").tally.results, 0
         for number in range(3):  # looks that find all of it again
             seen = looks["requeue_after"]
             change = {"data": {"notes.txt": str(number)}}
@@ -140,13 +140,13 @@ async def test_a_list_that_fails_is_not_zero_services(embedded, client, namespac
     async def there():
         return "loki-toolset.yaml" in await keys(client, namespace)
 
-    async with keeping(client, section):
+    async with running_toolset(client, section):
         await eventually(there, timeout=90)
     embedded.faults.clear()
     for verb in ("list", "watch"):
         embedded.faults.add(Fault("error", verb=verb, resource="services", namespace=namespace))
     try:
-        async with keeping(client, section) as manager:
+        async with running_toolset(client, section) as manager:
 
             def complains():
                 return any(problem for name, problem in manager.ready().items() if "services" in name)
@@ -167,7 +167,7 @@ async def test_a_list_that_fails_is_not_zero_services(embedded, client, namespac
 @pytest.mark.timeout(300)
 async def test_a_watch_that_expired_is_listed_again_and_nothing_is_missed(embedded, client, namespace):
     section = ToolsetSection(namespace=namespace, namespaces=[namespace], health_check=HealthConfig(enabled=False))
-    async with keeping(client, section):
+    async with running_toolset(client, section):
         for number in range(3):
             embedded.faults.add(Fault("expire", verb="create", resource="services", count=1))
             name = f"loki-{number}"
@@ -187,11 +187,11 @@ async def test_a_watch_that_expired_is_listed_again_and_nothing_is_missed(embedd
 @pytest.mark.timeout(300)
 async def test_a_paused_configmap_that_is_deleted_stays_deleted(embedded, client, namespace):
     section = ToolsetSection(namespace=namespace, namespaces=[namespace], health_check=HealthConfig(enabled=False))
-    async with keeping(client, section) as manager:
+    async with running_toolset(client, section) as manager:
         await eventually(lambda: keys(client, namespace), timeout=90)
         patch = {"metadata": {"annotations": {"kubernaut.io/paused": "true"}}}
         await client.patch(ConfigMap, NAME, patch, namespace=namespace)
-        tally = manager.engine("toolset").tally.results
+        tally = manager.runner("toolset").tally.results
 
         async def looked():
             before = tally["requeue_after"]
@@ -219,7 +219,7 @@ async def test_a_call_that_one_process_could_not_make_is_made_by_the_next_and_on
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    notify = NotifyConfig(mode="reload", url=f"http://127.0.0.1:{runner.addresses[0][1]}/reload", delay="0s")
+    notify = ConsumerNotifyConfig(mode="reload", url=f"http://127.0.0.1:{runner.addresses[0][1]}/reload", delay="0s")
     common = {"namespace": namespace, "namespaces": [namespace], "health_check": HealthConfig(enabled=False)}
     section = ToolsetSection(**common, notify=notify)
 
@@ -228,15 +228,15 @@ async def test_a_call_that_one_process_could_not_make_is_made_by_the_next_and_on
         return found.annotations.get("kubernaut.io/notified-hash")
 
     try:
-        async with keeping(client, section):
+        async with running_toolset(client, section):
             await eventually(lambda: calls, "it was tried", timeout=90)
         assert not await noted()
         answers.append(200)
-        async with keeping(client, section):
+        async with running_toolset(client, section):
             first = await eventually(noted, "it is written down", timeout=90)
         told = calls.count(200)
-        async with keeping(client, section) as manager:
-            looks = manager.engine("toolset").tally.results
+        async with running_toolset(client, section) as manager:
+            looks = manager.runner("toolset").tally.results
             await eventually(lambda: looks["requeue_after"] >= 1, timeout=90)
             assert calls.count(200) == told == 1
             await client.create(service("loki", namespace=namespace, labels={"app": "loki"}, ports=[3100]))
@@ -278,11 +278,11 @@ async def test_the_consumer_is_told_by_a_call_or_by_its_template(embedded, clien
     )
     common = {"namespace": namespace, "namespaces": [namespace], "health_check": HealthConfig(enabled=False)}
     try:
-        section = ToolsetSection(**common, notify=NotifyConfig(mode="reload", url=url, delay="0s"))
-        async with keeping(client, section):
+        section = ToolsetSection(**common, notify=ConsumerNotifyConfig(mode="reload", url=url, delay="0s"))
+        async with running_toolset(client, section):
             await asyncio.wait_for(called.wait(), 90)
-        notify = NotifyConfig(mode="template", deployment=f"{namespace}/holmes", delay="0s")
-        async with keeping(client, ToolsetSection(**common, notify=notify)):
+        notify = ConsumerNotifyConfig(mode="template", deployment=f"{namespace}/holmes", delay="0s")
+        async with running_toolset(client, ToolsetSection(**common, notify=notify)):
 
             async def hashed():
                 found = await client.get(Deployment, "holmes", namespace=namespace)

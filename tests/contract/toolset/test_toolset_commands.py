@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 
 import pytest
 import yaml
 
 from steersman.cli.main import _run
-from steersman.kube.types import ConfigMap
-from steersman.operators.toolset.conformance import check_holmes
-from steersman.operators.toolset.types import HealthConfig, ToolsetSection
+from steersman.kube.api.types import ConfigMap
+from steersman.operators.toolset.api.config import HealthConfig, ToolsetSection
+from steersman.operators.toolset.render.conformance import check_holmes
 from steersman.testing import eventually
-from steersman.testing.toolsetting import keeping, service
+from tests.support.toolset.services import running_toolset, service
 
 NAME = "kubernaut-toolset-config"
 ROWS = [
@@ -54,6 +55,16 @@ def test_render_merges_overrides_that_are_among_the_manifests(manifests, capsys,
     overrides.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": body}))
     _, text, _ = run(capsys, "render", "-f", manifests, "-f", overrides)
     assert "mine.example" in yaml.safe_load(text)["data"]["custom_toolset.yaml"]
+
+
+def test_render_reads_services_and_overrides_from_standard_input(manifests, capsys, monkeypatch):
+    data = {"overrides.yaml": "prometheus: {url: 'http://mine.example:1'}"}
+    overrides = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
+    monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump_all([*ROWS, overrides])))
+    _, text, _ = run(capsys, "render", "-f", "-")
+    rendered = yaml.safe_load(text)["data"]
+    assert "prometheus-toolset.yaml" in rendered
+    assert "mine.example" in rendered["custom_toolset.yaml"]
 
 
 def test_explain_says_why_and_why_not(manifests, capsys):
@@ -109,7 +120,7 @@ async def test_discover_diff_explain_and_restore_on_a_server(cluster, client, na
     assert [one["name"] for one in json.loads(text)["services"]] == ["prometheus"]
     assert (await command("diff"))[0] == 3
     section = ToolsetSection(namespace=namespace, namespaces=[namespace], health_check=HealthConfig(enabled=False))
-    async with keeping(client, section):
+    async with running_toolset(client, section):
 
         async def same():
             return (await command("diff"))[0] == 0

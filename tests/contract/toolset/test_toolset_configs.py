@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from steersman.crd import crd_manifest
-from steersman.kube.errors import NotFound
-from steersman.kube.types import ConfigMap
-from steersman.operators.toolset.objects import MAX_STATUS_SERVICES, ToolsetConfig
-from steersman.operators.toolset.types import HealthConfig, ToolsetSection
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.types import ConfigMap, Event
+from steersman.operators.toolset.api.config import HealthConfig, ToolsetSection
+from steersman.operators.toolset.api.crd import MAX_STATUS_SERVICES, ToolsetConfig
 from steersman.testing import eventually
-from steersman.testing.toolsetting import keeping, service
+from tests.support.toolset.services import running_toolset, service
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_a_toolsetconfig_keeps_a_configmap_of_its_own_and_tells_how_it_is(
     await client.create(config("second", namespace, configMap={"name": "my-tools"}))
     await client.create(config("thief", namespace, configMap={"name": "x", "namespace": "default"}))
     await client.create(config("wrong", namespace, configMap={"name": "w"}, discoveryInterval="1s"))
-    async with keeping(client, section, served=served):
+    async with running_toolset(client, section, served=served):
 
         async def written():
             return (await client.get(ConfigMap, "my-tools", namespace=namespace)).data
@@ -103,7 +103,7 @@ async def test_a_toolsetconfig_sees_other_namespaces_only_when_its_own_is_truste
 
         await eventually(fact, f"{name} has {types}", timeout=90)
 
-    async with keeping(client, section(), served=served):
+    async with running_toolset(client, section(), served=served):
         await holds("nosy", "kubernetes", "loki")
 
         async def refused():
@@ -113,6 +113,55 @@ async def test_a_toolsetconfig_sees_other_namespaces_only_when_its_own_is_truste
         await eventually(refused, timeout=90)
         with pytest.raises(NotFound):
             await client.get(ConfigMap, "bold", namespace=namespace)
-    async with keeping(client, section(trusted_namespaces=[namespace]), served=served):
+    async with running_toolset(client, section(trusted_namespaces=[namespace]), served=served):
         await holds("nosy", "kubernetes", "loki", "grafana")
         await holds("bold", "kubernetes", "grafana")
+
+
+async def test_a_toolsetconfig_that_names_a_configmap_of_others_leaves_it_alone_and_says_so(defined, client, namespace):
+    section = ToolsetSection(name="", namespaces=[namespace], health_check=HealthConfig(enabled=False))
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "shop", "namespace": namespace},
+        "data": {"custom_toolset.yaml": "theirs", "overrides.yaml": "their: own"},
+    }
+    theirs = await client.apply(body, field_manager="shop", force=True)
+    await client.create(config("thief", namespace, configMap={"name": "shop"}, healthCheck={"enabled": False}))
+    await client.create(config("good", namespace, configMap={"name": "tools"}, healthCheck={"enabled": False}))
+    await client.create(config("helper", namespace, configMap={"name": "shop-overrides-backup"}))
+
+    async def state(name):
+        found = await client.get(ToolsetConfig, name, namespace=namespace)
+        return next(((row.reason, row.message) for row in found.status.conditions or ()), ("", ""))
+
+    async def refused():
+        reason, message = await state("thief")
+        return reason == "NameConflict" and "ConfigMap shop exists" in message
+
+    async def ready():
+        return (await state("good"))[0] == "Ready"
+
+    async with running_toolset(client, section, served=frozenset({ToolsetConfig.KIND})):
+        await eventually(refused, timeout=90)
+        await eventually(ready, "the others are kept", timeout=90)
+        reason, message = await eventually(lambda: _told(state, "helper"), timeout=90)
+        assert (reason, "-overrides-backup" in message) == ("InvalidSpec", True)  # it would vouch for "shop"
+        after = await client.get(ConfigMap.KIND, "shop", namespace=namespace)
+        assert after["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
+        events = await client.list(Event, namespace=namespace)
+        assert any(one.reason == "NameConflict" and one.involved_object.name == "thief" for one in events.items)
+        with pytest.raises(NotFound):  # nor is what it holds copied elsewhere
+            await client.get(ConfigMap, "shop-overrides-backup", namespace=namespace)
+        await client.delete(ConfigMap, "shop", namespace=namespace)
+        await eventually(lambda: _kept(client, namespace, state), "the name is free, and taken", timeout=90)
+
+
+async def _told(state, name):
+    found = await state(name)
+    return found if found[0] else None
+
+
+async def _kept(client, namespace, state):
+    data = (await client.get(ConfigMap, "shop", namespace=namespace)).data
+    return (await state("thief"))[0] == "Ready" and data["custom_toolset.yaml"] != "theirs"

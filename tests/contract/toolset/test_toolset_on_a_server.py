@@ -7,11 +7,11 @@ import asyncio
 import pytest
 import yaml
 
-from steersman.kube.patches import PatchType
-from steersman.kube.types import ConfigMap
-from steersman.kube.types.discovery import EndpointSlice
-from steersman.operators.toolset.objects import TargetMap
-from steersman.operators.toolset.types import Credential, ExtraKeys
+from steersman.kube.api.patches import PatchType
+from steersman.kube.api.types import ConfigMap
+from steersman.kube.api.types.discovery import EndpointSlice
+from steersman.operators.toolset.api.config import Credential, ExtraKeys
+from steersman.operators.toolset.api.crd import TargetConfigMap
 from steersman.testing import eventually
 
 NAME = "kubernaut-toolset-config"
@@ -168,7 +168,7 @@ async def test_an_immutable_configmap_is_told_about_and_made_again_only_when_tha
 async def test_a_key_that_another_manager_takes_is_taken_back(site):
     async with site.running():
         await site.has("kubernetes-toolset.yaml")
-        rival = TargetMap(metadata=(await site.target()).metadata, data={"kubernetes-toolset.yaml": "taken"})
+        rival = TargetConfigMap(metadata=(await site.target()).metadata, data={"kubernetes-toolset.yaml": "taken"})
         rival.metadata.resource_version = ""
         await site.client.apply(
             {
@@ -272,7 +272,7 @@ async def test_nothing_is_written_when_nothing_differs(site):
         await site.has("prometheus-toolset.yaml")
         revision = (await site.target()).metadata.resource_version
     async with site.running() as manager:
-        engine = manager.engine("toolset")
+        engine = manager.runner("toolset")
         await eventually(lambda: engine.tally.results["requeue_after"] >= 1, timeout=90)
         assert (await site.target()).metadata.resource_version == revision
         assert site.count("toolset_configmap_reconcile_total", operation="noop", status="success") >= 1

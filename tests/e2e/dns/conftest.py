@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steersman.testing.zones import Site
+from tests.support.dns.zones import Site
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
 CONFIG = "dns: {driftPeriod: 2s, notReadyPeriod: 2s}\nnamespaces: [%s]\n"
@@ -19,7 +19,8 @@ CONFIG = "dns: {driftPeriod: 2s, notReadyPeriod: 2s}\nnamespaces: [%s]\n"
 _NURSERY = """
 import gc, os, sys
 from steersman.cli.main import main
-import steersman.cli.run, steersman.cli.settings, steersman.operators.dns.controller, steersman.runtime.program
+import steersman.cli.run, steersman.cli.config
+import steersman.operators.dns.controllers.setup, steersman.runtime.manager.run
 import steersman.web.access, steersman.web.site, structlog
 gc.freeze()
 for line in sys.stdin:

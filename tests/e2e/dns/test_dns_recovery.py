@@ -23,12 +23,12 @@ import dns.zone
 import pytest
 
 from steersman.clock import SYSTEM_CLOCK
-from steersman.kube.errors import KubeError
-from steersman.kube.types import Secret
-from steersman.operators.dns.rndc import ControlError, Rndc
-from steersman.operators.dns.tsig import Key
+from steersman.kube.api.errors import KubeError
+from steersman.kube.api.types import Secret
+from steersman.operators.dns.wire.rndc import ControlError, Rndc
+from steersman.operators.dns.wire.tsig import Key
 from steersman.testing import eventually
-from steersman.testing.zones import ask, serial, values
+from tests.support.dns.zones import ask, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 KILLS = 100

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from steersman.kube.client import Client
-from steersman.kube.kubeconfig import load_config
-from steersman.kube.types import Node
+from steersman.kube.api.types import Node
+from steersman.kube.client.client import Client
+from steersman.kube.config.kubeconfig import load_config
 from steersman.testing import eventually
-from steersman.testing.hourglassing import install
+from tests.support.hourglass import install
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
 CONFIG = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from steersman.kube.errors import Forbidden, NotFound
-from steersman.kube.types import (
+from steersman.kube.api.errors import Forbidden, NotFound
+from steersman.kube.api.types import (
     ConfigMap,
     Deployment,
     Namespace,
@@ -20,9 +20,9 @@ from steersman.kube.types import (
     Service,
     ServiceAccount,
 )
-from steersman.operators.hourglass.types import StoredExecutor, StoredPerformer
+from steersman.operators.hourglass.api.types import StoredExecutor, StoredPerformer
 from steersman.testing import eventually
-from steersman.testing.hourglassing import (
+from tests.support.hourglass import (
     API,
     CONFIG,
     executor,
@@ -76,7 +76,7 @@ async def test_an_executor_of_two_replicas_has_everything_and_scales_by_its_scal
     }
 
     async def allowed():  # the authorizer learns of a Role by a watch of its own
-        answer = await admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        answer = await admin.raw_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
         return answer["status"]["allowed"]
 
     await eventually(allowed, "the account may create performers", timeout=90)

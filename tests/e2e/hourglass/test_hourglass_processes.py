@@ -13,13 +13,13 @@ import aiohttp
 import msgspec
 import pytest
 
-from steersman.kube.errors import NotFound
-from steersman.kube.resources import Kind
-from steersman.kube.types import Deployment, Event, Lease, Pod, Secret, Service
-from steersman.operators.hourglass.controller import rules
-from steersman.operators.hourglass.types import ADOPTED, TEMPLATE_HASH, StoredExecutor, StoredPerformer
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.gvk import Kind
+from steersman.kube.api.types import Deployment, Event, Lease, Pod, Secret, Service
+from steersman.operators.hourglass.api.types import ADOPTED, TEMPLATE_HASH, StoredExecutor, StoredPerformer
+from steersman.operators.hourglass.controllers.setup import rules
 from steersman.testing import eventually
-from steersman.testing.hourglassing import (
+from tests.support.hourglass import (
     executor,
     executor_pods,
     gone,

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from steersman.crd import crd_manifest
-from steersman.kube.errors import AlreadyExists
-from steersman.kube.types import Deployment
-from steersman.operators.reload.policies import ClusterReloadPolicy, ReloadPolicy
+from steersman.kube.api.errors import AlreadyExists
+from steersman.kube.api.types import Deployment
+from steersman.operators.reload.api.policy import ClusterReloadPolicy, ReloadPolicy
 from steersman.testing import eventually
-from steersman.testing.identities import kubeconfig
+from steersman.testing.controlplane.identities import kubeconfig
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
 CONFIG = """
@@ -110,7 +110,7 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(
     for manifest in manifests:
         await client.create(manifest)
     await put_policy(client, namespace)
-    kinds = {(one.kind.group, one.kind.plural) for one in await client.discover()}
+    kinds = {(one.kind.group, one.kind.plural) for one in await client.api_resources()}
     served = kinds | {(group, f"{plural}/status") for group, plural in kinds}
     token = await client.create_token("steersman", namespace=namespace)
     path = tmp_path / "kubeconfig"

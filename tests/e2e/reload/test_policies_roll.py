@@ -7,14 +7,15 @@ from datetime import timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.patches import PatchType
-from steersman.kube.resources import Kind
-from steersman.kube.times import parse_time
-from steersman.kube.types import Pod
-from steersman.operators.reload.controller import controllers
-from steersman.operators.reload.fleet import Fleet
-from steersman.operators.reload.types import KindConfig, Options, Window
-from steersman.operators.reload.viewing import view_of
+from steersman.kube.api.gvk import Kind
+from steersman.kube.api.patches import PatchType
+from steersman.kube.api.times import parse_time
+from steersman.kube.api.types import Pod
+from steersman.operators.reload.api.config import KindConfig, ReloadOptions, Window
+from steersman.operators.reload.controllers.reconciler import SharedContext
+from steersman.operators.reload.controllers.setup import controllers
+from steersman.operators.reload.inspect.live_status import view_of
+from steersman.operators.reload.planning.restart_order import RestartCoordinator
 from steersman.testing import eventually, running
 
 KINDS = {
@@ -67,21 +68,23 @@ async def waves_roll(client, namespace):
             assert "steersman.dev/applied" in found["metadata"]["annotations"]
         return True
 
-    fleet = Fleet()
-    options = Options(
+    coordinator = RestartCoordinator()
+    options = ReloadOptions(
         window=Window(quiet=timedelta(0), limit=timedelta(0)),
         kinds=tuple(KindConfig(kind=kind) for kind in KINDS),
         namespaces=frozenset({namespace}),
         max_concurrent=1,
     )
-    async with running(client, *controllers(options, registry=CollectorRegistry(), fleet=fleet)):
+    async with running(
+        client, *controllers(options, registry=CollectorRegistry(), shared=SharedContext(coordinator=coordinator))
+    ):
         await eventually(ready, "everything runs", timeout=LIMIT)
         patch = {"data": {"mode": "b"}}
         config = Kind(version="v1", kind="ConfigMap", plural="configmaps")
         await client.patch(config, "app", patch, type=PatchType.MERGE, namespace=namespace)
 
         async def over():
-            history = view_of(fleet, 0.0).history
+            history = view_of(coordinator, 0.0).history
             return len(history) == 3 and all(one.outcome.phase == "available" for one in history) and history
 
         history = await eventually(over, "all three are available", timeout=LIMIT)

@@ -11,10 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from steersman.kube.resources import Kind
-from steersman.kube.types import Deployment, Lease, ReplicaSet
+from steersman.kube.api.gvk import Kind
+from steersman.kube.api.types import Deployment, Lease, ReplicaSet
 from steersman.testing import eventually
-from steersman.testing.originals import ORIGINALS, TIMES, put_source, put_workload
+from tests.support.reload.originals import ORIGINALS, TIMES, put_source, put_workload
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from steersman.kube.errors import NotFound
-from steersman.kube.types import ConfigMap, Deployment, Lease, Pod, ReplicaSet
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.types import ConfigMap, Deployment, Lease, Pod, ReplicaSet
 from steersman.testing import eventually
 
 pytestmark = pytest.mark.timeout(600)

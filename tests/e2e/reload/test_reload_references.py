@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from steersman.kube.resources import Kind
-from steersman.operators.reload.state import read_state
+from steersman.kube.api.gvk import Kind
+from steersman.operators.reload.planning.state import read_state
 from steersman.testing import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

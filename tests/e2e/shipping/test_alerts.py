@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from steersman.testing.absence import not_here
+from steersman.testing.plugin import unavailable
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "charts" / "steersman" / "files" / "alerts").glob("*.yaml"))
@@ -216,7 +216,7 @@ def judged(tmp_path_factory):
     """What promtool says about all the series that should fire, and about all that should not."""
     promtool = shutil.which("promtool")
     if promtool is None:
-        not_here("promtool is not installed (Debian: prometheus)")
+        unavailable("promtool is not installed (Debian: prometheus)")
     said = {}
     for name in Case._fields[:2]:
         tests = [
@@ -242,12 +242,14 @@ def test_every_alert_is_tried():
     assert set(CASES) == set(RULES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alert", CASES)
 def test_an_alert_fires_when_it_should_and_only_then(alert, judged):
     assert f'alertname="{alert}"' in judged["fires"], f"{alert} did not fire: {RULES[alert][1]['expr']}"
     assert f'alertname="{alert}"' not in judged["quiet"], judged["quiet"]
 
 
+@pytest.mark.slow
 def test_every_summary_has_its_values(judged):
     assert "<no value>" not in judged["fires"]
 

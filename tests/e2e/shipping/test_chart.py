@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import steersman as sm
-from steersman.kube.types.apiextensions import CustomResourceDefinition
+from steersman.kube.api.types.apiextensions import CustomResourceDefinition
 from steersman.testing import eventually
 
 CHART = Path(__file__).parents[3] / "charts" / "steersman"

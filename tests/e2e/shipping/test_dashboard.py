@@ -16,12 +16,12 @@ import yaml
 from steersman.crd import crd_manifest
 from steersman.operators import OPERATORS as OPERATOR_NAMES
 from steersman.operators import load_operator
-from steersman.testing import eventually, hourglassing
-from steersman.testing.absence import not_here
-from steersman.testing.ports import PromisedPort
-from steersman.testing.processes import Child
-from steersman.testing.toolsetting import service
-from steersman.testing.zones import Site
+from steersman.testing import eventually
+from steersman.testing.controlplane.processes import Child, ReservedPort
+from steersman.testing.plugin import unavailable
+from tests.support import hourglass
+from tests.support.dns.zones import Site
+from tests.support.toolset.services import service
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def prometheus():
     found = shutil.which("prometheus")
     if found is None:
-        not_here("prometheus is not installed (Debian: prometheus)")
+        unavailable("prometheus is not installed (Debian: prometheus)")
     return found
 
 
@@ -55,9 +55,9 @@ async def something_of_each(client, dns_kinds, namespace, named):
     for name in OPERATORS:
         for kind in load_operator(name).kinds:
             await client.apply(crd_manifest(kind))
-    await hourglassing.install(client)
-    await client.create(hourglassing.executor("one", namespace))
-    await client.create(hourglassing.performer("one", namespace))
+    await hourglass.install(client)
+    await client.create(hourglass.executor("one", namespace))
+    await client.create(hourglass.performer("one", namespace))
     well = {"toolset-health": "skip"}
     await client.create(
         service("grafana", namespace=namespace, labels={"app": "grafana"}, annotations=well, ports=[3000])
@@ -98,7 +98,7 @@ async def test_no_panel_of_the_dashboard_is_empty(real, namespace, prometheus, t
     program = Child([*command, *elected], log=tmp_path / "steersman.log", environment=environment)
     try:
         port = await eventually(lambda: port_in(tmp_path / "steersman.log"), timeout=90)
-        with PromisedPort() as promised:
+        with ReservedPort() as promised:
             server = promised.address
         scrape = {"job_name": "steersman", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
         settings = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]}

@@ -11,10 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
-from steersman.testing.absence import not_here
+from steersman.testing.plugin import unavailable
 
 ROOT = Path(__file__).parents[3]
 USER = 65532
@@ -75,7 +73,7 @@ def test_it_is_small(image):
 
 def test_it_starts_as_nobody_in_particular_with_nothing_but_itself(image):
     if os.geteuid() != 0:
-        not_here("only root can change the root directory")
+        unavailable("only root can change the root directory")
     environment = {"PYTHONHOME": "/usr", "PYTHONDONTWRITEBYTECODE": "1"}
 
     def ran(*arguments: str, program: tuple[str, str] = ("-m", "steersman")) -> subprocess.CompletedProcess[str]:
@@ -89,11 +87,14 @@ def test_it_starts_as_nobody_in_particular_with_nothing_but_itself(image):
     refused = ran("run", "--operators", "reload")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "no cluster is configured" in refused.stderr
-    first = "from steersman.cli.privatememory import keep_memory_private; keep_memory_private(); print('private')"
+    first = "from steersman.cli.core_dumps import keep_memory_private; keep_memory_private(); print('private')"
     assert ran(program=("-c", first)).stdout == "private\n"  # what `run` does before anything is read
 
 
 def test_the_bill_of_materials_is_valid_and_names_what_the_image_holds(image, wheel, tmp_path):
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # takes seconds to import
+
     spec = importlib.util.spec_from_file_location("release_files", ROOT / "tools" / "release_files.py")
     assert spec is not None
     release = importlib.util.module_from_spec(spec)

@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 import yaml
 
-from steersman.kube.types import ConfigMap
+from steersman.kube.api.types import ConfigMap
 from steersman.testing import eventually
-from steersman.testing.identities import kubeconfig
-from steersman.testing.processes import Child
+from steersman.testing.controlplane.identities import kubeconfig
+from steersman.testing.controlplane.processes import Child
 
 CHART = Path(__file__).parents[3] / "charts" / "steersman"
 STEERSMAN = Path(sys.executable).with_name("steersman")

@@ -17,15 +17,17 @@ import pytest
 import yaml
 
 from steersman.crd import crd_manifest
-from steersman.kube.types import ConfigMap, Deployment
+from steersman.kube.api.types import ConfigMap, Deployment
 from steersman.operators import load_operator
-from steersman.operators.hourglass.types import StoredExecutor, StoredPerformer
-from steersman.testing import eventually, hourglassing
-from steersman.testing.identities import kubeconfig
-from steersman.testing.processes import Child
+from steersman.operators.hourglass.api.types import StoredExecutor, StoredPerformer
+from steersman.operators.toolset.api.crd import ToolsetConfig
+from steersman.testing import eventually
+from steersman.testing.controlplane.identities import kubeconfig
+from steersman.testing.controlplane.processes import Child
 from steersman.testing.programs import Program
-from steersman.testing.toolsetting import service
-from steersman.testing.zones import Site
+from tests.support import hourglass
+from tests.support.dns.zones import Site
+from tests.support.toolset.services import service
 
 STEERSMAN = Path(sys.executable).with_name("steersman")
 LONG = 120.0
@@ -187,17 +189,17 @@ async def test_dns(stage, client, dns_kinds, namespace, named):
 
 
 async def test_hourglass(stage, client, namespace):
-    await hourglassing.install(client)
+    await hourglass.install(client)
     budget = {"disruptionBudget": {"minAvailable": 1}}
-    body = hourglassing.performer("p", namespace, replicas=2, networkPolicy="ExecutorOnly", **budget)
+    body = hourglass.performer("p", namespace, replicas=2, networkPolicy="ExecutorOnly", **budget)
     owner = await eventually(lambda: client.create(body), "the kind is known to all", timeout=LONG)
-    await hourglassing.upstream_performer(client, owner, "none", head=True)  # a pod to adopt
-    await client.create(hourglassing.performer("q", namespace))
+    await hourglass.upstream_performer(client, owner, "none", head=True)  # a pod to adopt
+    await client.create(hourglass.performer("q", namespace))
     left = {"name": "f-config", "namespace": namespace, "labels": {"hourglass.eigenlayer.io/name": "f"}}
     await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": left})  # of an earlier executor, to adopt
     granted = await stage.start("hourglass")
     for name in ("e", "f"):
-        await client.create(hourglassing.executor(name, namespace, **budget))
+        await client.create(hourglass.executor(name, namespace, **budget))
     for kind, name in ((StoredPerformer, "p"), (StoredExecutor, "e"), (StoredExecutor, "f")):
 
         async def told(kind=kind, name=name):
@@ -232,3 +234,41 @@ async def test_toolset(stage, client, namespace):
     meta = {"name": "mine", "namespace": namespace}
     await client.apply({"apiVersion": "steersman.dev/v1alpha1", "kind": "ToolsetConfig", "metadata": meta, "spec": {}})
     await stage.all_used("toolset", granted)
+
+
+async def test_a_toolsetconfig_may_name_another_configmap_with_more_than_eight_parts_where_the_settings_say_so(
+    stage, client, namespace
+):
+    settings = {"configMaps": ["tools"], "maxParts": 12, "maxBytes": 5000, "healthCheck": {"enabled": False}}
+    large = {"labels": {"app": "prometheus"}, "annotations": {"toolset-path": "/" + "x" * 1500}, "ports": [9090]}
+    await stage.start("toolset", namespace=namespace, **settings)
+    for number in range(10):
+        await client.create(service(f"p{number:02}", namespace=namespace, **large))
+    for name in ("tools", "others"):
+        meta = {"name": name, "namespace": namespace}
+        spec = {"configMap": {"name": name}}
+        await client.apply(
+            {"apiVersion": "steersman.dev/v1alpha1", "kind": "ToolsetConfig", "metadata": meta, "spec": spec}
+        )
+
+    async def split():
+        data = (await client.get(ConfigMap, "tools", namespace=namespace)).data or {}
+        rows = yaml.safe_load(data["index.yaml"])["parts"] if "index.yaml" in data else []
+        parts = [(await client.get(ConfigMap, row["configMap"], namespace=namespace)).data for row in rows]
+        return len(rows) > 8 and len({key for part in parts for key in part if key.startswith("prometheus")}) == 10
+
+    await eventually(split, "all services are in more than eight parts", timeout=LONG)
+
+    async def refused():
+        status = (await client.get(ToolsetConfig, "others", namespace=namespace)).status
+        return "toolset.configMaps" in status.conditions[0].message and status.phase == "Failing"
+
+    await eventually(refused, "the name without rights is refused with the way out", timeout=LONG)
+    url = await eventually(stage.url, timeout=LONG)
+
+    async def ready():
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
+            return answer.status == 200
+
+    # once the parts that were just made are watched: one name without rights is not a process that cannot work
+    await eventually(ready, "the process is ready", timeout=LONG)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from steersman.kube.types import Deployment, Lease, ReplicaSet
+from steersman.kube.api.types import Deployment, Lease, ReplicaSet
 from steersman.testing import eventually
-from steersman.testing.absence import not_here
-from steersman.testing.processes import Child
+from steersman.testing.controlplane.processes import Child
+from steersman.testing.plugin import unavailable
 
 ROOT = Path(__file__).parents[3]
 OLDER = "b81626ec848f"  # the first commit whose reload operator was released to main
@@ -28,7 +28,7 @@ def older(tmp_path_factory):
     """The sources of the older release."""
     archived = subprocess.run(["git", "archive", OLDER, "src"], cwd=ROOT, capture_output=True, check=False)
     if archived.returncode:
-        not_here(f"commit {OLDER} is not here: {archived.stderr.decode().strip()} (git fetch --unshallow)")
+        unavailable(f"commit {OLDER} is not here: {archived.stderr.decode().strip()} (git fetch --unshallow)")
     folder = tmp_path_factory.mktemp("older")
     with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as archive:
         archive.extractall(folder, filter="data")

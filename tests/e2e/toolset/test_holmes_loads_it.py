@@ -6,13 +6,12 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from steersman.operators.toolset.conformance import check_holmes
-from steersman.operators.toolset.joining import join_files
-from steersman.operators.toolset.look import Standing, look_at
-from steersman.operators.toolset.types import Credential, HealthConfig, ToolsetSection
-from steersman.testing.absence import not_here
-from steersman.testing.holmes import HolmesError, loaded_toolsets
-from steersman.testing.toolsetting import look, service
+from steersman.operators.toolset.api.config import Credential, HealthConfig, ToolsetSection
+from steersman.operators.toolset.render.conformance import check_holmes
+from steersman.operators.toolset.render.merge import join_files
+from steersman.testing.plugin import unavailable
+from tests.support.toolset.holmes import HolmesError, loaded_toolsets
+from tests.support.toolset.services import desired_from, parsed, service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -56,19 +55,19 @@ def settings(version, **section):
 
 def files_for(version):
     """Name to text: everything we render in one way or another."""
-    rows = [look(one) for one in SERVICES]
-    plain = look_at(rows, settings(version)).layout
-    overridden = look_at(rows, settings(version), standing=Standing(overrides=OVERRIDES)).layout
-    secret = look_at(rows, settings(version, credentials=CREDENTIALS, trusted_namespaces=["monitoring", "prod"])).layout
-    split = look_at(rows, replace(settings(version), max_bytes=2500), standing=Standing(overrides=OVERRIDES)).layout
+    rows = [parsed(one) for one in SERVICES]
+    plain = desired_from(rows, settings(version)).layout
+    overridden = desired_from(rows, settings(version), overrides=OVERRIDES).layout
+    secret = desired_from(
+        rows, settings(version, credentials=CREDENTIALS, trusted_namespaces=["monitoring", "prod"])
+    ).layout
+    split = desired_from(rows, replace(settings(version), max_bytes=2500), overrides=OVERRIDES).layout
     assert split.split
     parts = [split.base, *split.parts.values()]
-    vm = look_at([look(service("vmsingle", labels={"app": "vmsingle"}, ports=[8429]))], settings(version)).layout
+    vm = desired_from([parsed(service("vmsingle", labels={"app": "vmsingle"}, ports=[8429]))], settings(version)).layout
     made = {
-        "empty": look_at([], settings(version)).layout.base["custom_toolset.yaml"],
-        "nothing": look_at([], settings(version), standing=Standing(overrides="kubernetes:")).layout.base[
-            "custom_toolset.yaml"
-        ],
+        "empty": desired_from([], settings(version)).layout.base["custom_toolset.yaml"],
+        "nothing": desired_from([], settings(version), overrides="kubernetes:").layout.base["custom_toolset.yaml"],
         "plain": plain.base["custom_toolset.yaml"],
         "victoriametrics": vm.base["custom_toolset.yaml"],
         "overridden": overridden.base["custom_toolset.yaml"],
@@ -91,7 +90,7 @@ def test_every_rendered_file_loads_without_a_failed_entry(version, tmp_path):
     try:
         answers = loaded_toolsets(version, paths)
     except HolmesError as error:
-        not_here(error)
+        unavailable(error)
     *good, judged_bad = answers
     for (name, text), answer in zip(texts.items(), good, strict=True):
         assert check_holmes(text) == (), name

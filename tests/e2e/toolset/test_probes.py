@@ -12,14 +12,14 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
-from steersman.operators.toolset.detection import detect
-from steersman.operators.toolset.health import Outcome
-from steersman.operators.toolset.probe import BODY_LIMIT, Prober
-from steersman.operators.toolset.types import ToolsetSection
+from steersman.operators.toolset.api.config import ToolsetSection
+from steersman.operators.toolset.discovery.health import ProbeOutcome
+from steersman.operators.toolset.discovery.matching import detect
+from steersman.operators.toolset.discovery.probe import BODY_LIMIT, Prober
 from steersman.testing import eventually
-from steersman.testing.absence import not_here
-from steersman.testing.monitoring import MonitoringError, alertmanager, node_exporter, prometheus
-from steersman.testing.toolsetting import look, service
+from steersman.testing.plugin import unavailable
+from tests.support.programs.monitoring import MonitoringError, alertmanager, node_exporter, prometheus
+from tests.support.toolset.services import parsed, service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SETTINGS = ToolsetSection().settings()
@@ -47,7 +47,7 @@ def port_of(url):
 
 
 async def ask(name, port, *, prober=PROBER, timeout=30.0, attempts=1, **options):
-    found = detect(look(service(name, ports=[port], **options)), SETTINGS)
+    found = detect(parsed(service(name, ports=[port], **options)), SETTINGS)
     assert found.candidate is not None, found.message
     return await prober.probe(found.candidate, timeout=timeout, attempts=attempts, strict=True)
 
@@ -62,7 +62,7 @@ async def programs(tmp_path_factory):
                 folder = tmp_path_factory.mktemp(start.__name__)
                 found[start.__name__] = await stack.enter_async_context(start(folder))
         except MonitoringError as error:
-            not_here(error)
+            unavailable(error)
 
         async def ready():
             url = f"{found['prometheus']}/-/ready"
@@ -77,25 +77,25 @@ async def test_a_real_prometheus_is_healthy_and_identifies_itself(programs):
     port = port_of(programs["prometheus"])
     by_label = await ask("x", port, labels={"app": "prometheus"})
     by_name = await ask("my-prometheus", port)
-    assert by_label.outcome is by_name.outcome is Outcome.OK
+    assert by_label.outcome is by_name.outcome is ProbeOutcome.OK
 
 
 async def test_a_real_alertmanager_is_one_and_is_not_a_prometheus(programs):
     port = port_of(programs["alertmanager"])
-    assert (await ask("alertmanager-main", port)).outcome is Outcome.OK
-    assert (await ask("my-prometheus", port)).outcome is Outcome.NOT_IDENTIFIED
+    assert (await ask("alertmanager-main", port)).outcome is ProbeOutcome.OK
+    assert (await ask("my-prometheus", port)).outcome is ProbeOutcome.NOT_IDENTIFIED
 
 
 async def test_a_real_node_exporter_is_nothing_that_can_be_asked(programs):
     port = port_of(programs["node_exporter"])
     for name in ("my-prometheus", "grafana", "loki-x", "elasticsearch-x"):
-        assert (await ask(name, port)).outcome is not Outcome.OK, name
+        assert (await ask(name, port)).outcome is not ProbeOutcome.OK, name
 
 
 async def test_a_real_prometheus_is_no_grafana_and_no_elasticsearch(programs):
     port = port_of(programs["prometheus"])
-    assert (await ask("grafana", port)).outcome is not Outcome.OK
-    assert (await ask("elasticsearch", port)).outcome is not Outcome.OK
+    assert (await ask("grafana", port)).outcome is not ProbeOutcome.OK
+    assert (await ask("elasticsearch", port)).outcome is not ProbeOutcome.OK
 
 
 # -- recorded shapes: what cannot run here answers as its documentation and source say ---------------------------------
@@ -143,11 +143,11 @@ async def test_recorded_answers_identify_their_service(name):
     async with serving(answer) as port:
         ports = {"ports": [("query", port)]} if name.startswith("jaeger") else {}
         if ports:
-            found = detect(look(service(name, **ports)), SETTINGS).candidate
+            found = detect(parsed(service(name, **ports)), SETTINGS).candidate
             result = await PROBER.probe(found, timeout=30, attempts=1, strict=True)
         else:
             result = await ask(name, port)
-    assert result.outcome is Outcome.OK, result.message
+    assert result.outcome is ProbeOutcome.OK, result.message
 
 
 # -- services that mean harm -------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ async def test_a_redirect_is_not_followed():
 
     async with serving(answer) as port:
         result = await ask("x", port, labels={"app": "prometheus"})
-    assert result.outcome is Outcome.REDIRECTED
+    assert result.outcome is ProbeOutcome.REDIRECTED
     assert len(seen) == 1
 
 
@@ -183,7 +183,7 @@ async def test_ten_megabytes_are_not_read():
 
     async with serving(answer) as port:
         result = await ask("x", port, labels={"app": "prometheus"})
-    assert result.outcome is Outcome.TOO_LARGE
+    assert result.outcome is ProbeOutcome.TOO_LARGE
     assert sent < 10_000_000
     assert BODY_LIMIT == 65536
 
@@ -206,17 +206,17 @@ async def test_a_service_that_answers_byte_by_byte_is_given_up_in_time():
         result = await ask("x", server.sockets[0].getsockname()[1], labels={"app": "prometheus"}, timeout=0.5)
     finally:
         server.close()
-    assert result.outcome is Outcome.TIMEOUT
+    assert result.outcome is ProbeOutcome.TIMEOUT
 
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
-        (401, Outcome.AUTH_REQUIRED),
-        (403, Outcome.AUTH_REQUIRED),
-        (204, Outcome.OK),
-        (500, Outcome.STATUS),
-        (404, Outcome.STATUS),
+        (401, ProbeOutcome.AUTH_REQUIRED),
+        (403, ProbeOutcome.AUTH_REQUIRED),
+        (204, ProbeOutcome.OK),
+        (500, ProbeOutcome.STATUS),
+        (404, ProbeOutcome.STATUS),
     ],
 )
 async def test_what_a_status_means(status, outcome):
@@ -231,14 +231,14 @@ async def test_nothing_listens_there():
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         result = await ask("x", held.getsockname()[1], labels={"app": "prometheus"})
-    assert result.outcome is Outcome.UNREACHABLE
+    assert result.outcome is ProbeOutcome.UNREACHABLE
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "127.0.0.1", "0.0.0.0", "224.0.0.1", "100.100.100.200"])
 async def test_a_name_that_leads_to_a_forbidden_address_is_not_called(address):
     prober = Prober(resolver=lambda: Loopback(address))
     result = await ask("x", 9090, prober=prober, labels={"app": "prometheus"})
-    assert result.outcome is Outcome.REFUSED
+    assert result.outcome is ProbeOutcome.REFUSED
 
 
 async def test_no_credential_and_no_cookie_is_ever_sent():
@@ -262,4 +262,4 @@ async def test_a_service_that_fails_first_is_asked_again_within_a_probe():
 
     async with serving(answer) as port:
         result = await ask("x", port, labels={"app": "prometheus"}, attempts=3)
-    assert result.outcome is Outcome.OK
+    assert result.outcome is ProbeOutcome.OK

@@ -15,15 +15,15 @@ import pytest
 import yaml
 
 from steersman.crd import crd_manifest
-from steersman.kube.errors import NotFound
-from steersman.kube.types import ConfigMap, Service
-from steersman.operators.toolset.objects import ToolsetConfig
-from steersman.operators.toolset.rights import rules
-from steersman.operators.toolset.types import ToolsetSection
+from steersman.kube.api.errors import NotFound
+from steersman.kube.api.types import ConfigMap, Service
+from steersman.operators.toolset.api.config import ToolsetSection
+from steersman.operators.toolset.api.crd import ToolsetConfig
+from steersman.operators.toolset.reconcile.rbac import rules
 from steersman.testing import eventually
-from steersman.testing.absence import not_here
-from steersman.testing.monitoring import MonitoringError, prometheus
-from steersman.testing.toolsetting import service
+from steersman.testing.plugin import unavailable
+from tests.support.programs.monitoring import MonitoringError, prometheus
+from tests.support.toolset.services import service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 STEERSMAN = Path(sys.executable).with_name("steersman")
@@ -48,7 +48,7 @@ async def programs(tmp_path):
             folder.mkdir()
             found["prometheus"] = await stack.enter_async_context(prometheus(folder))
         except MonitoringError as error:
-            not_here(error)
+            unavailable(error)
         yield found
 
 

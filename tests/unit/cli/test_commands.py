@@ -10,15 +10,15 @@ import structlog
 import yaml
 from prometheus_client import REGISTRY
 
+from steersman.cli.config import RunSettings, load_settings
 from steersman.cli.main import _run, cli
 from steersman.cli.run import _address as address
 from steersman.cli.run import _override as override
 from steersman.cli.run import _warn_of_missing
-from steersman.cli.settings import Settings, load_settings
 from steersman.errors import ConfigError
-from steersman.kube.resources import Kind
+from steersman.kube.api.gvk import Kind
 from steersman.operators import load_operator
-from steersman.runtime.parts import Surroundings
+from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -86,9 +86,9 @@ def test_definitions_of_a_file_are_printed_as_yaml(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "nothere.py"], "nothere.py: there is no such file"),
+        (["run", "nothere.py"], "nothere.py: no such file"),
         (["run", WEBAPP], "set KUBECONFIG or pass --kubeconfig"),
-        (["run", "--config", "nothere.yaml"], "nothere.yaml: there is no such file"),
+        (["run", "--config", "nothere.yaml"], "nothere.yaml: no such file"),
         (["crds", "no.such.module"], "no.such.module: cannot be imported"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
@@ -103,7 +103,7 @@ def test_a_mistake_is_one_line_and_code_1(arguments, said, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("run", "there is nothing to run: name operators with --operators, or a file"),
+        ("run", "nothing to run: name operators with --operators, or a file"),
         ("run --operators nix", '--operators: "nix" is not an operator (known: '),
         ("crds --operators=nix", '--operators: "nix" is not an operator (known: '),
         (f"run {WEBAPP} --listen foo:bar", '--listen: "foo:bar" is not an address and a port'),
@@ -150,7 +150,7 @@ def test_a_path_that_cannot_be_written_is_one_line(arguments, said, capsys):
 def test_a_file_without_kinds_has_no_definitions(text, tmp_path, capsys):
     (tmp_path / "no_kinds.py").write_text(text)
     assert _run(["crds", str(tmp_path / "no_kinds.py")]) == 1
-    assert "no_kinds.py: there is no kind in it: " in capsys.readouterr().err
+    assert "no_kinds.py: defines no kind: " in capsys.readouterr().err
 
 
 def test_examples_in_a_help_text_keep_their_lines(capsys):
@@ -230,9 +230,9 @@ def test_every_option_of_run_is_also_a_variable(variable, value, said, monkeypat
     ],
 )
 def test_a_port_alone_does_not_open_the_process_to_others(listen, outside, inside, monkeypatch):
-    assert address(Settings(listen=listen)) == outside
+    assert address(RunSettings(listen=listen)) == outside
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert address(Settings(listen=listen)) == inside
+    assert address(RunSettings(listen=listen)) == inside
 
 
 def test_dialects_by_flag_come_to_those_of_the_file():
@@ -259,7 +259,7 @@ def no_metrics():
 def test_the_kinds_an_operator_waits_for_are_told_once_with_the_command_that_installs_them(operator, waits, no_metrics):
     loaded = load_operator(operator)
     none = frozenset[Kind]()
-    parts = loaded.parts(loaded.config(), Surroundings(served=none))
+    parts = loaded.parts(loaded.config(), RuntimeEnvironment(served=none))
     with structlog.testing.capture_logs() as logs:
         _warn_of_missing(operator, parts, none)
         _warn_of_missing(operator, parts, frozenset(kind.KIND for kind in loaded.kinds))
@@ -273,7 +273,7 @@ def test_a_file_says_what_it_says_and_the_rest_is_default(tmp_path):
     path.write_text("operators: [reload]\nleaderElect: true\nworkers: 3\n")
     settings = load_settings(path)
     assert (settings.operators, settings.leader_elect, settings.workers) == (["reload"], True, 3)
-    assert settings.listen is Settings().listen
+    assert settings.listen is RunSettings().listen
     assert type(settings.sections["reload"]).__name__ == "ReloadConfig"
 
 

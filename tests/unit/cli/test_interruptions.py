@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow  # every test starts processes
 
 # presses Ctrl-C when the n-th module is about to be loaded: every moment of a start is the same every time
 AT_AN_IMPORT = """

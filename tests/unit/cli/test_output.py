@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from steersman.cli.migrate import _draw as draw_migration
-from steersman.cli.migration import ORIGINALS, report_on
+from steersman.cli.migrate.commands import _draw as draw_migration
+from steersman.cli.migrate.originals import ORIGINALS, report_on
 from steersman.cli.output import LEAST, fitted, print_fields, print_hanging, print_table, stacked
 from steersman.cli.status import _tables as draw_tables
-from steersman.runtime.parts import Row, State, Table
-from steersman.web.model import OperatorTables
+from steersman.runtime.manager.operator_bundle import Row, RowState, Table
+from steersman.runtime.manager.operator_report import report_of
 
 COLUMNS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=9)
 
@@ -114,12 +114,12 @@ def test_a_line_goes_on_below_its_text():
 
 
 def test_a_note_that_a_cell_says_already_is_not_said_again():
-    rows = [Row(["web", "frozen"], State.BAD, "frozen"), Row(["db", "rolling"], State.GOOD)]
-    shown = OperatorTables(name="reload", tables=[Table("Held", ["workload", "why"], rows)])
+    rows = [Row(["web", "frozen"], RowState.BAD, "frozen"), Row(["db", "rolling"], RowState.GOOD)]
+    shown = report_of("reload", [Table("Held", ["workload", "why"], rows)])
     assert drawn(lambda to: draw_tables(to, shown))[2:] == [
         "WORKLOAD   WHY       STATE",
-        "web        frozen    bad",
-        "db         rolling   good",
+        "web        frozen    Failing",
+        "db         rolling   Ready",
     ]
 
 
@@ -134,3 +134,8 @@ def test_settings_that_carry_over_are_told_as_people_write_them():
     said = " ".join(report_on(ORIGINALS["reloader"], None).same)
     assert "budget: restarts 0, per 1h" in said
     assert "namespaceSettings: false" in said
+
+
+def test_text_of_others_cannot_steer_the_terminal_from_a_cell():
+    lines = drawn(lambda to: print_table(to, ("name",), [(f"a{chr(27)}[2Jb{chr(0x202E)}c",)]))
+    assert lines[1] == r"a\x1b[2Jb\u202ec"

@@ -11,13 +11,13 @@ import click
 import pytest
 import yaml
 
+from steersman.cli.config import load_settings
 from steersman.cli.main import cli
-from steersman.cli.reload_profile import profile_command
-from steersman.cli.settings import load_settings
+from steersman.cli.reload.profile import profile_command
 from steersman.crd import crd_manifest
 from steersman.operators import OPERATORS, load_operator
-from steersman.operators.reload.profiles import read_profile
-from steersman.testing.pages import blocks_of, links_of
+from steersman.operators.reload.compat.profiles import read_profile
+from tests.support.docs.pages import blocks_of, links_of
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -26,6 +26,7 @@ SHOWN = {
     "",
     "text",
     "python",
+    "pycon",
     "console",
     "yaml",
     "toml",
@@ -128,7 +129,7 @@ async def accepted(client, document, namespace):
         return  # other people's kinds: that it is YAML is what can be said here
     if "namespace" in document.get("metadata", {}):
         document["metadata"]["namespace"] = namespace
-    served = await client.discovery.kind_of(document["apiVersion"], document["kind"])
+    served = await client.discovery.resolve_kind(document["apiVersion"], document["kind"])
     where = {"namespace": namespace} if served.namespaced else {}
     await client.apply(document, dry_run=True, field_manager="documentation", field_validation="Strict", **where)
 

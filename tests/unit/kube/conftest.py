@@ -11,11 +11,11 @@ import pytest
 import trustme
 from prometheus_client import CollectorRegistry
 
-from steersman.kube.client import Client
-from steersman.kube.clusterconfig import ClusterConfig
-from steersman.kube.transport import Transport
+from steersman.kube.client.client import Client
+from steersman.kube.config.config import Config
+from steersman.kube.transport.transport import Transport
 from steersman.testing.clock import VirtualClock
-from steersman.testing.wire import Wire
+from tests.support.wire_server import Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,10 +65,10 @@ async def transport(registry: CollectorRegistry, hasty: HastyClock) -> AsyncIter
     """Make transports with `transport(server, **options)`; `config=` replaces the usual one."""
     made: list[Transport] = []
 
-    def make(server: Wire | str, *, config: ClusterConfig | None = None, **options: Any) -> Transport:
+    def make(server: Wire | str, *, config: Config | None = None, **options: Any) -> Transport:
         url = server if isinstance(server, str) else server.url
         options = {"clock": hasty, "registry": registry, "random": random.Random(1), **options}
-        made.append(Transport(config or ClusterConfig(server=url, source="test.kubeconfig"), **options))
+        made.append(Transport(config or Config(server=url, source="test.kubeconfig"), **options))
         return made[-1]
 
     yield make

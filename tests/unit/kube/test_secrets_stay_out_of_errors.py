@@ -12,9 +12,9 @@ import traceback
 import pytest
 import trustme
 
-from steersman.kube.clusterconfig import ClusterConfig, ExecPlugin, OIDCProvider, User
-from steersman.kube.errors import KubeError
-from steersman.testing.wire import HANG_UP, STREAM, chunk, reply, reset
+from steersman.kube.api.errors import KubeError
+from steersman.kube.config.config import AuthInfo, Config, ExecConfig, OIDCProvider
+from tests.support.wire_server import HANG_UP, STREAM, chunk, reply, reset
 
 SECRET = "s3cr3t-value"
 
@@ -41,15 +41,15 @@ def users(tmp_path):
     (tmp_path / "token").write_text(SECRET)
     version = "client.authentication.k8s.io/v1"
     return {
-        "token": User(token=SECRET),
-        "tokenFile": User(token_file=tmp_path / "token"),
-        "basic": User(username="jane", password=SECRET),
-        "exec": User(exec_plugin=ExecPlugin(api_version=version, command=str(login), interactive_mode="Never")),
-        "broken exec": User(
-            exec_plugin=ExecPlugin(api_version=version, command="/bin/echo", args=(SECRET,), interactive_mode="Never")
+        "token": AuthInfo(token=SECRET),
+        "tokenFile": AuthInfo(token_file=tmp_path / "token"),
+        "basic": AuthInfo(username="jane", password=SECRET),
+        "exec": AuthInfo(exec_plugin=ExecConfig(api_version=version, command=str(login), interactive_mode="Never")),
+        "broken exec": AuthInfo(
+            exec_plugin=ExecConfig(api_version=version, command="/bin/echo", args=(SECRET,), interactive_mode="Never")
         ),
-        "oidc": User(oidc=OIDCProvider(issuer="http://127.0.0.1:1", client_id="me", refresh_token=SECRET)),
-        "certificate": User(client_certificate=SECRET.encode(), client_key=SECRET.encode()),
+        "oidc": AuthInfo(oidc=OIDCProvider(issuer="http://127.0.0.1:1", client_id="me", refresh_token=SECRET)),
+        "certificate": AuthInfo(client_certificate=SECRET.encode(), client_key=SECRET.encode()),
     }
 
 
@@ -93,7 +93,7 @@ async def stream(link):
 @pytest.mark.parametrize("user", USERS)
 async def test_no_failure_tells_a_secret(wire, transport, users, user, answer):
     server = await wire(answer)
-    config = ClusterConfig(server=server.url, auth=users[user])
+    config = Config(server=server.url, auth=users[user])
     for attempt in (transport(server, config=config).request("GET", "/x"), stream(transport(server, config=config))):
         try:
             await attempt
@@ -106,7 +106,7 @@ async def test_a_proxys_password_is_not_told(wire, transport, proxy):
     server = await wire(reply(407, b"who are you?"))
     port = server.port if proxy == "http" else 1
     url = f"http://jane:{SECRET}@127.0.0.1:{port}"
-    config = ClusterConfig(server="https://api.example", proxy_url=url, source="my.kubeconfig")
+    config = Config(server="https://api.example", proxy_url=url, source="my.kubeconfig")
     with pytest.raises(KubeError, match=rf"proxy http://127\.0\.0\.1:{port}.*\(my.kubeconfig\)") as raised:
         await transport(server, config=config).request("GET", "/")
     assert SECRET not in everything(raised.value)
@@ -116,7 +116,7 @@ async def test_a_wrong_ca_tells_no_secret(wire, transport):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     server = await wire(reply(200), tls=context)
-    config = ClusterConfig(server=server.url, auth=User(token=SECRET), ca=trustme.CA().cert_pem.bytes())
+    config = Config(server=server.url, auth=AuthInfo(token=SECRET), ca=trustme.CA().cert_pem.bytes())
     with pytest.raises(KubeError, match="does not match the CA") as raised:
         await transport(server, config=config).request("GET", "/")
     assert SECRET not in everything(raised.value)
@@ -128,7 +128,7 @@ async def test_a_timeout_tells_no_secret(wire, transport, clock):
         return HANG_UP
 
     server = await wire(never)
-    config = ClusterConfig(server=server.url, auth=User(token=SECRET))
+    config = Config(server=server.url, auth=AuthInfo(token=SECRET))
     task = asyncio.create_task(transport(server, config=config, clock=clock).request("POST", "/"))
     await server.arrived.wait()
     await clock.advance(61)

@@ -18,27 +18,26 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from steersman.cli.logs import configure_logging
+from steersman.cli.log_format import configure_logging
 from steersman.cli.output import console, harmless, print_fields, print_table
 from steersman.errors import FormatError, PlanError
-from steersman.kube.codec import codec_for
-from steersman.kube.errors import BadResponse
-from steersman.operators.dns import recordkinds, serverkinds
-from steersman.operators.dns.manifests import children_of
-from steersman.operators.dns.names import name_of
-from steersman.operators.dns.rrsets import contribution_of
-from steersman.operators.dns.zonetext import read_statements
-from steersman.operators.hourglass.forecast import forecast
-from steersman.operators.hourglass.settings import HourglassOptions
-from steersman.operators.reload import types as reload_types
-from steersman.operators.reload.kinds import BUILT_IN
-from steersman.operators.reload.plan import Plan
-from steersman.operators.reload.survey import Survey
-from steersman.operators.reload.types import Options
-from steersman.operators.toolset.look import look_at
-from steersman.operators.toolset.types import HealthConfig, ToolsetSection
-from steersman.testing.hourglassing import executor, performer
-from steersman.testing.toolsetting import look, service
+from steersman.kube.api.errors import BadResponse
+from steersman.kube.client.codec import codec_for
+from steersman.operators.dns.api import records, servers
+from steersman.operators.dns.bind.statements import read_statements
+from steersman.operators.dns.deploy.manifests import children_of
+from steersman.operators.dns.zone.names import name_of
+from steersman.operators.dns.zone.rdata import contribution_of
+from steersman.operators.hourglass.api.config import HourglassOptions
+from steersman.operators.hourglass.inspect.plan import plan_manifests
+from steersman.operators.reload.api import annotations as reload_types
+from steersman.operators.reload.api.config import ReloadOptions
+from steersman.operators.reload.inspect.offline import OfflineInspection
+from steersman.operators.reload.planning.plan import WorkloadPlan
+from steersman.operators.reload.workloads.kinds import BUILT_IN
+from steersman.operators.toolset.api.config import HealthConfig, ToolsetSection
+from tests.support.hourglass import executor, performer
+from tests.support.toolset.services import desired_from, parsed, service
 
 NASTY = (
     "",
@@ -125,16 +124,16 @@ ANNOTATIONS = st.dictionaries(st.sampled_from(MARKS), TEXT, max_size=5)
 @given(ANNOTATIONS, ANNOTATIONS, ANNOTATIONS, st.lists(TEXT, min_size=3, max_size=3))
 @example({"steersman.dev/reload": "auto", "steersman.dev/applied": "["}, {}, {}, ["", "", ""])
 def test_reload_plans_whatever_annotations_say(workload, source, namespace, texts):
-    survey = Survey(Options(), served=[rule.kind for rule in BUILT_IN])
+    inspection = OfflineInspection(ReloadOptions(), served=[rule.kind for rule in BUILT_IN])
     container = {
         "name": "main",
         "image": texts[0],
         "env": [{"name": texts[1], "value": texts[2]}],
         "envFrom": [{"configMapRef": {"name": "app"}}],
     }
-    survey.add({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns", "annotations": namespace}})
+    inspection.add({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns", "annotations": namespace}})
     meta = {"name": "app", "namespace": "ns", "annotations": source}
-    survey.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"k": texts[0]}})
+    inspection.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"k": texts[0]}})
     template = {"metadata": {"annotations": workload}, "spec": {"containers": [container]}}
     body = {
         "apiVersion": "apps/v1",
@@ -142,10 +141,10 @@ def test_reload_plans_whatever_annotations_say(workload, source, namespace, text
         "metadata": {"name": "web", "namespace": "ns", "annotations": {"steersman.dev/reload": "auto", **workload}},
         "spec": {"template": template},
     }
-    survey.add(body)
-    for rule, found in survey.workloads():
-        plan = survey.look(rule, found, 1_800_000_000.0).plan
-        assert isinstance(plan, Plan)
+    inspection.add(body)
+    for rule, found in inspection.workloads():
+        plan = inspection.evaluate(rule, found, 1_800_000_000.0).plan
+        assert isinstance(plan, WorkloadPlan)
         assert str(plan)
 
 
@@ -172,21 +171,21 @@ EXECUTOR = executor("e", "ns", config={"logLevel": "info"}, resources={"requests
 
 @given(st.one_of(spoiled(PERFORMER), spoiled(EXECUTOR)))
 def test_hourglass_plans_whatever_a_spec_says(manifest):
-    for line in forecast([manifest], HourglassOptions()):
+    for line in plan_manifests([manifest], HourglassOptions()):
         assert line.action in {"create", "invalid"}
 
 
 # ----------------------------------------------------------------------------------------------------------------- dns
 
 RECORDS = {
-    recordkinds.ARecord: {"name": "www", "ipv4Addresses": ["192.0.2.1"]},
-    recordkinds.AAAARecord: {"name": "www", "ipv6Addresses": ["2001:db8::1"]},
-    recordkinds.CNAMERecord: {"name": "www", "target": "a.example."},
-    recordkinds.TXTRecord: {"name": "www", "text": ["x", "y"]},
-    recordkinds.MXRecord: {"name": "@", "priority": 1, "mailServer": "m.example."},
-    recordkinds.NSRecord: {"name": "sub", "nameserver": "ns.example."},
-    recordkinds.SRVRecord: {"name": "_x._tcp", "priority": 1, "weight": 1, "port": 1, "target": "a.example."},
-    recordkinds.CAARecord: {"name": "@", "flags": 0, "tag": "issue", "value": "ca.example"},
+    records.ARecord: {"name": "www", "ipv4Addresses": ["192.0.2.1"]},
+    records.AAAARecord: {"name": "www", "ipv6Addresses": ["2001:db8::1"]},
+    records.CNAMERecord: {"name": "www", "target": "a.example."},
+    records.TXTRecord: {"name": "www", "text": ["x", "y"]},
+    records.MXRecord: {"name": "@", "priority": 1, "mailServer": "m.example."},
+    records.NSRecord: {"name": "sub", "nameserver": "ns.example."},
+    records.SRVRecord: {"name": "_x._tcp", "priority": 1, "weight": 1, "port": 1, "target": "a.example."},
+    records.CAARecord: {"name": "@", "flags": 0, "tag": "issue", "value": "ca.example"},
 }
 CONFIG = {
     "allowQuery": ["any", "!192.0.2.1"],
@@ -217,8 +216,8 @@ def test_dns_takes_whatever_a_record_says(data, kind):
 def test_no_string_of_a_server_adds_a_statement_to_its_configuration(data):
     def made(instance, cluster):
         head = {"name": "i", "namespace": "ns", "uid": "u"}
-        one = codec_for(serverkinds.Bind9Instance).object(msgspec.json.encode({"metadata": head, **instance}))
-        other = codec_for(serverkinds.Bind9Cluster).object(
+        one = codec_for(servers.Bind9Instance).object(msgspec.json.encode({"metadata": head, **instance}))
+        other = codec_for(servers.Bind9Cluster).object(
             msgspec.json.encode({"metadata": {**head, "name": "c"}, **cluster})
         )
         files = next(child for child in children_of(one, other) if child["kind"] == "ConfigMap")["data"]
@@ -261,7 +260,7 @@ SETTINGS = ToolsetSection(health_check=HealthConfig(enabled=False), trusted_name
 @given(st.dictionaries(st.sampled_from(ASKED), TEXT, max_size=6), st.dictionaries(st.sampled_from(["app", "x"]), TEXT))
 def test_toolset_renders_only_what_loads_and_only_under_its_own_keys(annotations, labels):
     asked = {"toolset": "true", "toolset-type": "prometheus", **annotations}
-    found = look_at([look(service("s", labels=labels, annotations=asked, ports=[9090]))], SETTINGS)
+    found = desired_from([parsed(service("s", labels=labels, annotations=asked, ports=[9090]))], SETTINGS)
     for key, text in found.layout.base.items():
         loaded = yaml.safe_load(text)
         assert isinstance(loaded, dict), key

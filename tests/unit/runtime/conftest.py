@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from steersman.cache.contract import SourceHealth
 from steersman.cache.identity import ref_of
 from steersman.cache.informer import SharedInformer
+from steersman.cache.interfaces import SourceHealth
 from steersman.cache.metrics import CacheMetrics
-from steersman.cache.store import Store
-from steersman.kube.resources import Kind
-from steersman.runtime.cluster import Cluster
-from steersman.runtime.manager import Manager
+from steersman.cache.store import ObjectStore
+from steersman.kube.api.gvk import Kind
+from steersman.runtime.manager.cluster import Cluster
+from steersman.runtime.manager.manager import Manager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from steersman.clock import Clock
-    from steersman.kube.resources import ObjectRef
-    from steersman.runtime.controller import Controller
+    from steersman.kube.api.gvk import NamespacedName
+    from steersman.runtime.controller.builder import Controller
 
 
 class MemoryInformer:
@@ -33,7 +33,7 @@ class MemoryInformer:
     def __init__(self, target: Any, clock: Clock, transform: Any = None) -> None:
         self.target = target
         self.kind: Kind = target if isinstance(target, Kind) else target.KIND
-        self.store: Store[Any] = Store(clock=clock)
+        self.store: ObjectStore[Any] = ObjectStore(clock=clock)
         self.handlers: list[Callable[[Any, Any, bool], None]] = []
         self.runs = 0
         self.crash: Exception | None = None
@@ -102,7 +102,7 @@ class MemoryInformer:
     def snapshot(self) -> Any:
         return self.store.snapshot()
 
-    def get(self, ref: ObjectRef) -> Any:
+    def get(self, ref: NamespacedName) -> Any:
         return self.store.get(ref)
 
 
@@ -134,9 +134,18 @@ def caches(clock: Any) -> MemoryCaches:
     return MemoryCaches(clock)
 
 
+class NoClient:
+    """A client of which nothing is asked."""
+
+    field_manager = "test"
+
+    def guarded(self, _guard: Any) -> NoClient:
+        return self
+
+
 @pytest.fixture
 def memory_cluster(caches: MemoryCaches) -> Cluster:
-    client: Any = SimpleNamespace(field_manager="test")
+    client: Any = NoClient()
     return Cluster(client, caches)
 
 
@@ -145,11 +154,11 @@ def make_manager(clock: Any, caches: MemoryCaches) -> Callable[..., Manager]:
     """Managers over the caches in memory."""
 
     class Tested(Manager):
-        def _cluster(self, name: str, client: Any, component: str, dry_run: bool) -> Cluster:
-            return Cluster(client, caches, name=name, clock=clock)
+        def _cluster(self, name: str, client: Any, component: str) -> Cluster:
+            return Cluster(client, caches, name=name, guard=self._guard, clock=clock)
 
     def make(*controllers: Controller, **options: Any) -> Manager:
-        client: Any = SimpleNamespace(field_manager="test")
+        client: Any = NoClient()
         options = {"clock": clock, "registry": CollectorRegistry(), **options}
         return Tested(client, controllers, **options)
 

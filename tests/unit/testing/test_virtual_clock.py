@@ -91,8 +91,10 @@ async def test_a_cancelled_sleeper_leaves_no_timer_behind(clock):
 
 
 async def test_sleeping_for_nothing_only_yields(clock):
+    before = clock.monotonic()
     await clock.sleep(0)
     await clock.sleep(-1)
+    assert (clock.monotonic(), clock.pending) == (before, 0)
 
 
 async def test_everything_a_callback_starts_comes_to_rest_before_time_moves_on(clock):

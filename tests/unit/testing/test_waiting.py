@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.kube.errors import NotFound
+from steersman.kube.api.errors import NotFound
 from steersman.testing import eventually
 
 

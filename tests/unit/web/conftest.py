@@ -1,4 +1,4 @@
-"""A scene for views: two workloads, and two restarts of one of them."""
+"""A snapshot for views: two workloads, and two restarts of one of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from steersman.web.model import (
-    Change,
+    ChangedSource,
     Check,
     Edge,
     HistoryEntry,
     Leadership,
     Outcome,
-    Scene,
+    PageSnapshot,
+    RestartState,
     SourceNode,
-    Standing,
     Vitals,
     WorkloadNode,
     WorkloadView,
@@ -23,10 +23,10 @@ from steersman.web.model import (
 
 AT = datetime(2026, 11, 16, 12, tzinfo=UTC)
 APP = "configmap/shop/app"
-MODE = Change(source=APP, keys=["mode"], by=["kubectl-edit"])
+MODE = ChangedSource(source=APP, keys=["mode"], by=["kubectl-edit"])
 
 
-def node(name: str, standing: Standing = Standing.CURRENT, namespace: str = "shop", **more) -> WorkloadNode:
+def node(name: str, standing: RestartState = RestartState.CURRENT, namespace: str = "shop", **more) -> WorkloadNode:
     return WorkloadNode(
         id=f"deployment/{namespace}/{name}",
         kind="deployment",
@@ -60,15 +60,15 @@ def vitals() -> Vitals:
 
 
 @pytest.fixture
-def scene() -> Scene:
+def snapshot() -> PageSnapshot:
     edge = Edge(source=APP, keys=["mode"], changed=True)
-    return Scene(
+    return PageSnapshot(
         workloads=[
             WorkloadView(
-                workload=node("web", Standing.PENDING, due=AT + timedelta(seconds=5), changes=[MODE]), edges=[edge]
+                workload=node("web", RestartState.PENDING, due=AT + timedelta(seconds=5), changes=[MODE]), edges=[edge]
             ),
-            WorkloadView(workload=node("api", Standing.PENDING, due=AT + timedelta(seconds=1)), edges=[edge]),
-            WorkloadView(workload=node("idle", Standing.OFF)),
+            WorkloadView(workload=node("api", RestartState.PENDING, due=AT + timedelta(seconds=1)), edges=[edge]),
+            WorkloadView(workload=node("idle", RestartState.OFF)),
         ],
         sources=[SourceNode(id=APP, kind="configmap", namespace="shop", name="app", keys=["mode"], changed=True)],
         history=[entry("web", 1, Outcome.FAILED), entry("web", 2), entry("lamp", 3, namespace="lab")],

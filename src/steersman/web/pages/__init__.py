@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from steersman.web.markup import Element
-from steersman.web.pages import health, history, mapping, now, operators, workload
+from steersman.web.pages import health, history, now, operators, runbook, source_map, workload
 from steersman.web.pages.layout import problem_page, sign_in_page
 
 __all__ = ["PAGES", "Page", "problem_page", "sign_in_page"]
@@ -24,15 +24,17 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     name: str
-    make: Callable[[Any, dict[str, str], Any], Element | None]  # observer, path, query; None: there is no such thing
+    make: Callable[[Any, dict[str, str], Any], Element | None]  # cache, path, query; None: not found
 
 
 PAGES: Final = (
     Page(path="/", name="now", make=now.page),
-    Page(path="/map", name="map", make=mapping.page),
+    Page(path="/map", name="map", make=source_map.page),
     Page(path="/history", name="history", make=history.page),
     Page(path="/history/{id}", name="entry", make=history.entry_page),
     Page(path="/workloads/{kind}/{namespace}/{name}", name="workload", make=workload.page),
     Page(path="/operators", name="operators", make=operators.page),
-    Page(path="/vitals", name="health", make=health.page),
+    Page(path="/runbooks/{name}", name="runbook", make=runbook.page),
+    Page(path="/health", name="health", make=health.page),
+    Page(path="/vitals", name="health", make=health.page),  # where an operator answers at /health, as the toolset API
 )

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.web import views
 from steersman.web.markup import Element, h
+from steersman.web.pages.components import age, duration, grid, sign
 from steersman.web.pages.layout import document
-from steersman.web.pages.pieces import age, duration, grid, sign
 
 if TYPE_CHECKING:
-    from steersman.web.model import ControllerHealth, Health, Series, WatchHealth
-    from steersman.web.observer import Observer
+    from steersman.web.model import ControllerHealth, ProcessHealth, Series, WatchHealth
+    from steersman.web.snapshot_cache import SnapshotCache
 
 __all__ = ["page"]
 
 WIDTH, HEIGHT = 240, 48  # of a chart, in its own units
 
 
-def page(observer: Observer, _path: dict[str, str], _query: Any) -> Element:
+def page(cache: SnapshotCache, _path: dict[str, str], _query: Any) -> Element:
     """Draw it."""
-    health = views.health_of(observer.vitals(), observer.now())
+    health = views.health_of(cache.vitals(), cache.now())
     vitals = health.vitals
     return document(
         "health",
@@ -33,45 +33,53 @@ def page(observer: Observer, _path: dict[str, str], _query: Any) -> Element:
         ),
         _problems(health),
         _facts(health),
-        h("section", {"class": "charts", "aria-label": "The last ten minutes"}, [_chart(one) for one in vitals.series]),
+        h(
+            "section",
+            {"class": "charts", "aria-label": "The last ten minutes"},
+            [_chart(series) for series in vitals.series],
+        ),
         _table(
             "Controllers",
             ("Controller", "Running", "Ready", "Waiting", "Done", "Failed", "Retries", "Reconcile", "In queue"),
-            [_controller(one) for one in vitals.controllers],
+            list(map(_controller, vitals.controllers)),
         ),
         _table(
-            "Watches", ("Watch", "State", "Objects", "Last heard", "Revision"), [_watch(one) for one in vitals.watches]
+            "Watches",
+            ("Watch", "State", "Objects", "Last event", "resourceVersion"),
+            [_watch(watch) for watch in vitals.watches],
         ),
-        observer=observer,
+        cache=cache,
         refresh="change beat",
     )
 
 
-def _problems(health: Health) -> Element | None:
+def _problems(health: ProcessHealth) -> Element | None:
     wrong = [check for check in health.vitals.checks if check.problem is not None]
     if not wrong:
         return None
     return h(
         "section",
         {"class": "alert", "role": "alert"},
-        h("h2", {}, "What is wrong"),
-        h("ul", {}, [h("li", {}, h("b", {}, one.name), f": {one.problem}") for one in wrong]),
+        h("h2", {}, "Failing checks"),
+        h("ul", {}, [h("li", {}, h("b", {}, check.name), f": {check.problem}") for check in wrong]),
     )
 
 
-def _facts(health: Health) -> Element:
+def _facts(health: ProcessHealth) -> Element:
     vitals, who = health.vitals, health.vitals.leadership
-    acts = "leads" if who.leading else "stands by"
     rows: list[tuple[str, object]] = [
-        ("This process", f"{acts}{'' if who.elected else ' (no leader election)'}"),
         *(
-            [("Identity", h("code", {}, who.identity)), ("Leader", h("code", {}, who.leader or "nobody"))]
+            [
+                ("This process", "leader" if who.leading else "standby"),
+                ("Identity", h("code", {}, who.identity)),
+                ("Leader", h("code", {}, who.leader or "none")),
+            ]
             if who.elected
-            else []
+            else [("Leader election", "off: this process acts alone")]
         ),
         ("Started", age(vitals.started, health.at)),
         ("Version", vitals.version),
-        ("Checks", f"{sum(one.problem is None for one in vitals.checks)} of {len(vitals.checks)} fine"),
+        ("Checks", f"{sum(check.problem is None for check in vitals.checks)} of {len(vitals.checks)} passing"),
     ]
     return h("dl", {"class": "facts card"}, [[h("dt", {}, name), h("dd", {}, value)] for name, value in rows])
 
@@ -79,18 +87,18 @@ def _facts(health: Health) -> Element:
 def _chart(series: Series) -> Element:
     last = series.values[-1] if series.values else None
     top = max(series.values, default=0.0)
-    told = "no sample yet" if last is None else f"{_number(last)} {series.unit}"
+    current = "no sample yet" if last is None else f"{_number(last)} {series.unit}"
     return h(
         "figure",
         {"class": "chart card", "data-key": series.name},
-        h("figcaption", {}, series.name, h("b", {}, told)),
+        h("figcaption", {}, series.name, h("b", {}, current)),
         h(
             "svg",
             {
                 "viewBox": f"0 0 {WIDTH} {HEIGHT}",
                 "preserveAspectRatio": "none",
                 "role": "img",
-                "aria-label": f"{series.name}: now {told}, at most {_number(top)}",
+                "aria-label": f"{series.name}: now {current}, at most {_number(top)}",
             },
             h("path", {"class": "area", "d": _area(series.values, top)}),
             h("path", {"class": "line", "d": _line(series.values, top)}),
@@ -125,7 +133,7 @@ def _area(values: list[float], top: float) -> str:
 def _number(value: float) -> str:
     """Three digits at most.
 
-    >>> [_number(one) for one in (0, 0.25, 12.34, 1234.5)]
+    >>> [_number(value) for value in (0, 0.25, 12.34, 1234.5)]
     ['0', '0.25', '12.3', '1234']
     """
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
@@ -140,20 +148,20 @@ def _table(title: str, columns: tuple[str, ...], rows: list[list[Element]]) -> E
     )
 
 
-def _controller(one: ControllerHealth) -> list[Element]:
+def _controller(controller: ControllerHealth) -> list[Element]:
     return [
-        h("td", {}, one.name, None if one.synced else sign("waiting", "not synced")),
-        h("td", {"class": "number"}, f"{one.running}/{one.workers}"),
+        h("td", {}, controller.name, None if controller.synced else sign("waiting", "not synced")),
+        h("td", {"class": "number"}, f"{controller.running}/{controller.workers}"),
         *(
             h("td", {"class": "number"}, number)
             for number in (
-                one.ready,
-                one.waiting,
-                one.succeeded,
-                one.failed,
-                one.retries,
-                _ms(one.mean_seconds),
-                _ms(one.mean_queue_seconds),
+                controller.ready,
+                controller.waiting,
+                controller.succeeded,
+                controller.failed,
+                controller.retries,
+                _ms(controller.mean_seconds),
+                _ms(controller.mean_queue_seconds),
             )
         ),
     ]
@@ -163,14 +171,18 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{_number(1000 * seconds)} ms"
 
 
-def _watch(one: WatchHealth) -> list[Element]:
-    state = sign("good", "synced") if one.synced else sign("waiting", "not synced")
-    if one.problem:
-        state = sign("bad", one.problem)
+def _watch(watch: WatchHealth) -> list[Element]:
+    state = sign("good", "synced") if watch.synced else sign("waiting", "not synced")
+    if watch.coverage:
+        state = sign("off", watch.coverage)
+    if watch.unknown:
+        state = sign("off", f"unknown: {watch.unknown}")
+    if watch.problem:
+        state = sign("bad", watch.problem)
     return [
-        h("td", {}, one.name),
+        h("td", {}, watch.name),
         h("td", {}, state),
-        h("td", {"class": "number"}, one.objects),
-        h("td", {"class": "number"}, "never" if one.age_seconds is None else f"{duration(one.age_seconds)} ago"),
-        h("td", {}, h("code", {}, one.revision)),
+        h("td", {"class": "number"}, "-" if watch.unknown else watch.objects),
+        h("td", {"class": "number"}, "never" if watch.age_seconds is None else f"{duration(watch.age_seconds)} ago"),
+        h("td", {}, h("code", {}, watch.revision)),
     ]

@@ -11,36 +11,36 @@ from steersman.web import views
 from steersman.web.api import filters_of
 from steersman.web.markup import Element, h
 from steersman.web.model import Outcome
+from steersman.web.pages.components import age, changes, duration, empty, entry_row, outcome, workload_link
 from steersman.web.pages.layout import document
-from steersman.web.pages.pieces import age, changes, duration, empty, entry_row, outcome, workload_link
 
 if TYPE_CHECKING:
     from steersman.web.api import HistoryParameters
     from steersman.web.model import History
-    from steersman.web.observer import Observer
+    from steersman.web.snapshot_cache import SnapshotCache
 
 __all__ = ["entry_page", "page"]
 
 
-def page(observer: Observer, _path: dict[str, str], query: HistoryParameters) -> Element:
+def page(cache: SnapshotCache, _path: dict[str, str], query: HistoryParameters) -> Element:
     """Draw the list."""
-    found = views.history_of(observer.scene(), filters_of(query), observer.now())
+    found = views.history_of(cache.snapshot(), filters_of(query), cache.now())
     filtered = bool(query.namespace or query.text or query.outcome)
     return document(
         "history",
         "History",
         h("h1", {}, "History"),
         _form(found, query),
-        h("p", {"class": "quiet", "aria-live": "polite"}, _told(found, filtered=filtered)),
+        h("p", {"class": "quiet", "aria-live": "polite"}, _summary(found, filtered=filtered)),
         h("ol", {"class": "entries timeline card"}, [entry_row(entry, found.at) for entry in found.entries])
         if found.entries
         else _nothing(filtered=filtered),
         _more(found, query),
-        observer=observer,
+        cache=cache,
     )
 
 
-def _told(found: History, *, filtered: bool) -> str:
+def _summary(found: History, *, filtered: bool) -> str:
     restarts = "1 restart" if found.total == 1 else f"{found.total} restarts"
     return f"{restarts} {'match' if found.total != 1 else 'matches'}" if filtered else restarts
 
@@ -63,9 +63,9 @@ def _form(found: History, query: HistoryParameters) -> Element:
             },
         ),
         h("label", {"for": "namespace"}, "Namespace"),
-        _select("namespace", [("", "all"), *((one, one) for one in spaces)], query.namespace),
+        _select("namespace", [("", "all"), *((option, option) for option in spaces)], query.namespace),
         h("label", {"for": "outcome"}, "Outcome"),
-        _select("outcome", [("", "any"), *((one.value, one.value) for one in Outcome)], query.outcome or ""),
+        _select("outcome", [("", "any"), *((option.value, option.value) for option in Outcome)], query.outcome or ""),
         h("button", {"type": "submit", "class": "button"}, "Filter"),
     )
 
@@ -93,9 +93,9 @@ def _more(found: History, query: HistoryParameters) -> Element | None:
     )
 
 
-def entry_page(observer: Observer, path: dict[str, str], _query: Any) -> Element | None:
+def entry_page(cache: SnapshotCache, path: dict[str, str], _query: Any) -> Element | None:
     """Draw one entry."""
-    entry, now = views.entry_of(observer.scene(), path["id"]), observer.now()
+    entry, now = views.entry_of(cache.snapshot(), path["id"]), cache.now()
     if entry is None:
         return None
     namespace = entry.workload.split("/")[1]
@@ -113,5 +113,5 @@ def entry_page(observer: Observer, path: dict[str, str], _query: Any) -> Element
         h("p", {"class": "crumbs"}, h("a", {"href": "/history"}, "History")),
         h("h1", {}, f"Restart of {entry.workload.split('/', 2)[2]}"),
         h("dl", {"class": "facts card"}, [[h("dt", {}, name), h("dd", {}, value)] for name, value in rows]),
-        observer=observer,
+        cache=cache,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from steersman.web.assets import static_digest
+from steersman.web.health import own_version
 from steersman.web.markup import Element, h
-from steersman.web.vitals import own_version
+from steersman.web.pages.components import command
 
 if TYPE_CHECKING:
-    from steersman.web.observer import Observer
+    from steersman.web.model import Leadership
+    from steersman.web.snapshot_cache import SnapshotCache
 
 __all__ = ["document", "problem_page", "sign_in_page"]
 
@@ -18,7 +20,6 @@ _NAVIGATION: Final = (
     ("map", "/map", "Map"),
     ("history", "/history", "History"),
     ("operators", "/operators", "Operators"),
-    ("health", "/vitals", "Health"),
 )
 _WHEEL: Final = (
     "M12 2v4m0 12v4M2 12h4m12 0h4M4.9 4.9l2.9 2.9m8.4 8.4 2.9 2.9m0-14.2-2.9 2.9M7.8 16.2l-2.9 2.9"
@@ -27,19 +28,21 @@ _WHEEL: Final = (
 
 
 def document(
-    name: str, title: str, *view: object, observer: Observer | None = None, refresh: str = "change"
+    name: str, title: str, *view: object, cache: SnapshotCache | None = None, refresh: str = "change"
 ) -> Element:
     """A whole page. `refresh` says what brings it up to date: `change`, `beat` or nothing."""
     scripts = ("app.js", "map.js") if name == "map" else ("app.js",)
-    described = None
-    if observer is not None:
-        vitals = observer.vitals()
+    described = notice = standby = None
+    if cache is not None:
+        vitals = cache.vitals()
         ready = all(check.problem is None for check in vitals.checks)
-        leading = vitals.leadership.leading
-        word, tone = ("Leading", "good") if leading else ("Standby", "waiting")
-        if not ready:
-            word, tone = "Not ready", "bad"
-        described = h("a", {"class": f"pill {tone}", "href": "/vitals", "id": "process"}, word)
+        word, tone = _process(vitals.leadership, ready=ready)
+        unread = [check for check in vitals.checks if check.problem is not None and check.name.startswith("source ")]
+        if unread and name not in {"now", "health"}:  # which say it themselves
+            text = "Some sources cannot be read now: this page shows what was last known. "
+            notice = h("p", {"class": "alert", "role": "status"}, text, h("a", {"href": cache.health_path}, "Health"))
+        standby = _standby(vitals.leadership)
+        described = h("a", {"class": f"pill {tone}", "href": cache.health_path, "id": "process"}, word)
     return h(
         "html",
         {"lang": "en"},
@@ -52,7 +55,7 @@ def document(
             h("title", {}, f"{title} · Steersman"),
             h("link", {"rel": "icon", "href": _file("icon.svg"), "type": "image/svg+xml"}),
             h("link", {"rel": "stylesheet", "href": _file("page.css")}),
-            *(h("script", {"type": "module", "src": _file(script)}) for script in scripts if observer is not None),
+            *(h("script", {"type": "module", "src": _file(script)}) for script in scripts if cache is not None),
         ),
         h(
             "body",
@@ -65,7 +68,7 @@ def document(
                     "div",
                     {"class": "bar"},
                     h("a", {"class": "brand", "href": "/"}, _wheel(), h("span", {}, "Steersman")),
-                    _navigation(name) if observer is not None else None,
+                    _navigation(name, cache) if cache is not None else None,
                     h(
                         "div",
                         {"class": "tools"},
@@ -73,15 +76,15 @@ def document(
                         h("span", {"class": "pill live", "id": "live", "role": "status", "hidden": True}, "Live"),
                         h(
                             "button",
-                            {"class": "icon", "id": "theme", "type": "button", "hidden": True, "title": "Theme"},
+                            {"class": "icon", "id": "theme", "type": "button", "hidden": True},
                             "Theme",
                         ),
                     )
-                    if observer is not None
+                    if cache is not None
                     else None,
                 ),
             ),
-            h("main", {"id": "view", "tabindex": "-1"}, *view),
+            h("main", {"id": "view", "tabindex": "-1"}, standby, notice, *view),
             h(
                 "footer",
                 {},
@@ -92,7 +95,7 @@ def document(
                     {"method": "post", "action": "/sign-out"},
                     h("button", {"type": "submit", "class": "icon"}, "Sign out"),
                 )
-                if observer is not None and observer.asks_for_tokens
+                if cache is not None and cache.asks_for_tokens
                 else None,
                 h("a", {"href": "/api/v1/openapi.json"}, "API"),
             ),
@@ -100,15 +103,40 @@ def document(
     )
 
 
+def _process(who: Leadership, *, ready: bool) -> tuple[str, str]:
+    """The process in a word, and its colour; leadership is a word only where there is an election."""
+    if not ready:
+        return "Not ready", "bad"
+    if not who.elected:
+        return "Ready", "good"
+    return ("Leading", "good") if who.leading else ("Standby", "waiting")
+
+
+def _standby(who: Leadership) -> Element | None:
+    """On a replica that does not lead: which pod does, and the way to its page."""
+    if not who.elected or who.leading:
+        return None
+    pod = who.leader.rpartition("_")[0]
+    if not pod:
+        return h("p", {"class": "card standby", "role": "status"}, "This replica is on standby. No replica leads now.")
+    return h(
+        "div",
+        {"class": "card standby", "role": "status"},
+        h("p", {}, "This replica is on standby. The leader is ", h("b", {}, pod), ", whose page shows what is done."),
+        h("p", {"hidden": True}, h("a", {"id": "leader", "data-pod": pod}, "Open the page of the leader")),
+        command(f"kubectl port-forward -n {who.namespace} pod/{pod} 8080"),
+    )
+
+
 def problem_page(text: str, status: int) -> Element:
     """A page that says what is wrong."""
     return document(
         "problem",
-        "Not here" if status == 404 else "Problem",
+        "Not found" if status == 404 else "Problem",
         h(
             "section",
             {"class": "lone"},
-            h("h1", {}, {404: "Not here", 403: "Not for you", 400: "That makes no sense"}.get(status, "Problem")),
+            h("h1", {}, {404: "Not found", 403: "Access denied", 400: "Invalid request"}.get(status, "Problem")),
             h("p", {}, text),
             h("p", {}, h("a", {"class": "button", "href": "/"}, "Back to now")),
         ),
@@ -124,7 +152,7 @@ def sign_in_page(target: str, problem: str = "") -> Element:
             "section",
             {"class": "lone"},
             h("h1", {}, "Sign in"),
-            h("p", {}, "This page is for people whom the cluster knows. ", "A token of yours opens it."),
+            h("p", {}, "Sign in with a token that this cluster accepts."),
             h("p", {"class": "alert", "role": "alert"}, problem) if problem else None,
             h(
                 "form",
@@ -149,13 +177,13 @@ def sign_in_page(target: str, problem: str = "") -> Element:
     )
 
 
-def _navigation(current: str) -> Element:
+def _navigation(current: str, cache: SnapshotCache) -> Element:
     return h(
         "nav",
         {"aria-label": "Views"},
         [
             h("a", {"href": path, "aria-current": "page" if name == current else None}, title)
-            for name, path, title in _NAVIGATION
+            for name, path, title in (*_NAVIGATION, ("health", cache.health_path, "Health"))
         ],
     )
 

@@ -1,107 +1,175 @@
-"""The first view: what waits, what is under way, what is stuck."""
+"""The first view: is everything all right? Problems with their next steps, every operator, what waits and rolls out."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from steersman.runtime.manager.operator_bundle import RowState
 from steersman.web import views
 from steersman.web.markup import Element, h
-from steersman.web.model import Standing
+from steersman.web.model import RestartState
+from steersman.web.pages.components import (
+    age,
+    bar,
+    command,
+    countdown,
+    empty,
+    entry_row,
+    node_row,
+    pods_of,
+    row_state,
+    standing,
+)
 from steersman.web.pages.layout import document
-from steersman.web.pages.pieces import STANDINGS, age, bar, countdown, empty, entry_row, node_row, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from steersman.runtime.manager.operator_bundle import RowProblem
     from steersman.web.model import Now, WorkloadNode
-    from steersman.web.observer import Observer
+    from steersman.web.snapshot_cache import SnapshotCache
 
 __all__ = ["page"]
 
+LISTED: Final = 8  # objects of one problem
 
-def page(observer: Observer, _path: dict[str, str], _query: Any) -> Element:
+
+def page(cache: SnapshotCache, _path: dict[str, str], _query: Any) -> Element:
     """Draw it."""
-    scene = observer.scene()
-    now = views.now_of(scene, observer.vitals(), observer.now())
+    snapshot = cache.snapshot()
+    now = views.now_of(snapshot, cache.vitals(), cache.reports(), cache.now())
+    stuck = [*now.failed, *now.circuits, *now.approvals, *now.held]
+    nodes = {node.id: node for node in stuck}
+    shown = {name for problem in now.problems for name in problem.objects}
     lists = [
-        _list("Failed rollouts", "bad", now.failed, lambda node: [_progress(node)]),
-        _list("Open circuits", "bad", now.circuits, lambda node: [_reason(node), _closes(node, now)]),
-        _list("Waiting for approval", "waiting", now.approvals, _approval),
         _list("Pending", "waiting", now.pending, lambda node: [_countdown(node, now), _reason(node)]),
         _list("Rolling out", "busy", now.rollouts, lambda node: [_progress(node), _since(node, now)]),
-        _list("Held back", "waiting", now.held, lambda node: [_reason(node), _until(node, now)]),
+        _list(
+            "Held back",
+            "waiting",
+            [node for node in now.held if node.id not in shown],
+            lambda node: [_reason(node), _until(node, now)],
+        ),
     ]
-    shown = [one for one in lists if one is not None]
+    sections = [section for section in lists if section is not None]
     return document(
         "now",
         "Now",
-        h("h1", {"class": "sentence"}, _sentence(now, running=scene.running)),
-        _overview(now) if scene.running else None,
-        _problems(now),
-        h("div", {"class": "columns"}, shown) if shown else None,
-        _calm(now) if scene.running and not shown else None,
-        _recent(now) if scene.running else None,
-        observer=observer,
+        h("h1", {"class": "sentence"}, _sentence(now)),
+        h("div", {"class": "columns problems"}, [_problem(problem, nodes, now) for problem in now.problems])
+        if now.problems
+        else None,
+        _operators(now),
+        _overview(now) if snapshot.running else None,
+        h("div", {"class": "columns"}, sections) if sections else None,
+        _calm(now) if snapshot.running and not sections and not now.problems else None,
+        _recent(now) if snapshot.running else None,
+        cache=cache,
+        refresh="change beat",
     )
 
 
-def _sentence(now: Now, *, running: bool) -> str:
-    """The state of everything in one line."""
-    if not running:
-        return "This process does not run the reload operator."
-    total, off = sum(now.counts.values()), now.counts.get(Standing.OFF.value, 0)
-    watched = total - off
-    told = [
-        _count(len(now.failed), "rollout failed", "rollouts failed"),
-        _count(len(now.circuits), "circuit open", "circuits open"),
-        _count(len(now.approvals), "waits for approval", "wait for approval"),
-        _count(len(now.rollouts), "rolling out", "rolling out"),
-        _count(len(now.pending), "restart pending", "restarts pending"),
-        _count(len(now.held), "held back", "held back"),
-    ]
-    if any(told):
-        return f"{', '.join(filter(None, told))}."
-    if not watched:
-        return "No workload takes part yet."
-    return "The workload runs what it should." if watched == 1 else f"All {watched} workloads run what they should."
+def _sentence(now: Now) -> str:
+    """Whether everything is all right, in one line."""
+    if now.problems:
+        first = _count(len(now.problems), "problem needs attention", "problems need attention")
+        return f"{first}." if now.ready else f"{first}; this process is not ready."
+    if not now.operators:
+        return "No operator runs in this process."
+    if any(operator.state is RowState.UNKNOWN for operator in now.operators):
+        return "The current state is not known."
+    moving = [operator.name for operator in now.operators if operator.state in (RowState.BUSY, RowState.WAITING)]
+    if moving:
+        return f"Nothing is failing. In progress: {', '.join(moving)}."
+    return "Everything is all right."
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return "" if not number else f"{number} {one if number == 1 else many}"
+def _problem(problem: RowProblem, nodes: Mapping[str, WorkloadNode], now: Now) -> Element:
+    """One cause: what it is, what it concerns, and what to do next."""
+    rest, others = len(problem.objects) - LISTED, len(problem.objects) - 1
+    title = f" {problem.objects[0]}{f' and {others} more' if others else ''}"
+    return h(
+        "section",
+        {"class": f"card problem {problem.state.value}", "data-key": problem.cause or "".join(problem.objects)},
+        h("h2", {}, row_state(problem.state, problem.word), h("span", {"class": "quiet"}, title)),
+        h("p", {"class": "message"}, problem.message),
+        h(
+            "ul",
+            {"class": "entries"},
+            [_concerned(name, nodes.get(name), now) for name in problem.objects[:LISTED]],
+            h("li", {"class": "entry quiet"}, f"and {rest} more") if rest > 0 else None,
+        )
+        if len(problem.objects) > 1 or problem.objects[0] in nodes
+        else None,
+        h("p", {"class": "next"}, h("b", {}, "Next step "), command(problem.command)) if problem.command else None,
+        h("p", {}, h("a", {"href": f"/runbooks/{problem.runbook}"}, "Runbook: what to do"))
+        if problem.runbook
+        else None,
+    )
+
+
+def _concerned(name: str, node: WorkloadNode | None, now: Now) -> Element:
+    if node is None:
+        return h("li", {"class": "entry", "data-key": name}, h("div", {"class": "what"}, h("code", {}, name)))
+    ends: list[object] = [standing(node.standing)]
+    ends += [h("span", {"class": "quiet"}, pods_of(node.rollout))] if node.rollout is not None else []
+    ends += [_closes(node, now)] if node.standing is RestartState.OPEN else []
+    return node_row(node, *ends)
+
+
+def _operators(now: Now) -> Element | None:
+    if not now.operators:
+        return None
+    return h(
+        "section",
+        {"class": "operators", "aria-label": "Operators"},
+        h("h2", {}, "Operators"),
+        h(
+            "ul",
+            {"class": "entries card"},
+            [
+                h(
+                    "li",
+                    {"class": "entry", "data-key": operator.name},
+                    h("div", {"class": "when"}, row_state(operator.state)),
+                    h(
+                        "div",
+                        {"class": "what"},
+                        h("a", {"class": "workload", "href": f"/operators#{operator.name}"}, h("b", {}, operator.name)),
+                        h("span", {"class": "headline"}, operator.headline),
+                    ),
+                )
+                for operator in now.operators
+            ],
+        ),
+    )
+
+
+def _count(number: int, singular: str, plural: str) -> str:
+    return "" if not number else f"{number} {singular if number == 1 else plural}"
 
 
 def _overview(now: Now) -> Element:
     total = sum(now.counts.values())
-    present = [(one, now.counts.get(one.value, 0)) for one in STANDINGS]
+    present = [(state, now.counts.get(state.value, 0)) for state in RestartState]
     return h(
         "section",
         {"class": "overview", "aria-label": "Workloads by state"},
-        bar([(f"{STANDINGS[one][0]} {one.value}", count) for one, count in present], total),
+        h("h2", {}, "Workloads"),
+        bar([(f"{state.row_state.value} {state.value}", count) for state, count in present], total),
         h(
             "ul",
             {"class": "legend"},
             [
                 h(
                     "li",
-                    {"title": STANDINGS[one][2]},
-                    h("a", {"href": f"/map?standing={one.value}"}, h("b", {}, count), sign(*STANDINGS[one][:2])),
+                    {"title": state.meaning},
+                    h("a", {"href": f"/map?standing={state.value}"}, h("b", {}, count), standing(state)),
                 )
-                for one, count in present
+                for state, count in present
                 if count
             ],
         ),
-    )
-
-
-def _problems(now: Now) -> Element | None:
-    if now.ready:
-        return None
-    return h(
-        "section",
-        {"class": "alert", "role": "alert"},
-        h("h2", {}, "This process is not ready"),
-        h("ul", {}, [h("li", {}, h("b", {}, one.name), f": {one.problem}") for one in now.problems[:6]]),
-        h("p", {}, h("a", {"href": "/vitals"}, "Health")),
     )
 
 
@@ -134,15 +202,7 @@ def _closes(node: WorkloadNode, now: Now) -> Element:
 def _until(node: WorkloadNode, now: Now) -> Element | None:
     if node.due is None:
         return None
-    return h("span", {"class": "quiet"}, "looked at again ", countdown(node.due, now.at))
-
-
-def _approval(node: WorkloadNode) -> list[object]:
-    assert node.approval is not None
-    return [
-        h("span", {"class": "note"}, node.approval.reason or node.reason),
-        h("code", {"class": "command"}, node.approval.command or f"digest {node.approval.digest}"),
-    ]
+    return h("span", {"class": "quiet"}, "next evaluation ", countdown(node.due, now.at))
 
 
 def _progress(node: WorkloadNode) -> Element | None:
@@ -153,9 +213,14 @@ def _progress(node: WorkloadNode) -> Element | None:
         {"class": "progress"},
         h(
             "progress",
-            {"value": node.rollout.ready, "max": max(1, node.rollout.wanted), "aria-label": f"{node.name} pods ready"},
+            {
+                "class": "bad" if node.standing is RestartState.FAILED else None,
+                "value": node.rollout.updated,
+                "max": max(1, node.rollout.wanted),
+                "aria-label": f"{node.name} pods updated",
+            },
         ),
-        h("span", {"class": "quiet"}, f"{node.rollout.ready} of {node.rollout.wanted} ready"),
+        h("span", {"class": "quiet"}, pods_of(node.rollout)),
         h("span", {"class": "note"}, node.rollout.note) if node.rollout.note else None,
     )
 
@@ -165,11 +230,11 @@ def _since(node: WorkloadNode, now: Now) -> object:
 
 
 def _calm(now: Now) -> Element:
-    watched = sum(now.counts.values()) - now.counts.get(Standing.OFF.value, 0)
+    watched = sum(now.counts.values()) - now.counts.get(RestartState.OFF.value, 0)
     if watched:
-        return empty("Nothing waits.", "Change a ConfigMap or Secret that a workload uses, and it shows here at once.")
+        return empty("Nothing is waiting.", "Change a ConfigMap or Secret that a workload uses to see it here.")
     return empty(
-        "Nothing takes part yet.",
+        "No workload has reload enabled yet.",
         "Annotate a Deployment with steersman.dev/reload: auto, and it is restarted when what it uses changes.",
     )
 
@@ -182,5 +247,5 @@ def _recent(now: Now) -> Element | None:
         {"class": "recent"},
         h("h2", {}, "Recent restarts"),
         h("ol", {"class": "entries timeline"}, [entry_row(entry, now.at) for entry in now.recent]),
-        h("p", {}, h("a", {"href": "/history"}, "All of the history")),
+        h("p", {}, h("a", {"href": "/history"}, "Full history")),
     )

@@ -4,68 +4,82 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.runtime.parts import State
+from steersman.runtime.manager.operator_bundle import RowState
 from steersman.web import views
 from steersman.web.markup import Element, h
+from steersman.web.pages.components import empty, grid, moment, row_state
 from steersman.web.pages.layout import document
-from steersman.web.pages.pieces import empty, grid, moment, row_state
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from steersman.runtime.parts import Row, Table
-    from steersman.web.observer import Observer
+    from steersman.runtime.manager.operator_bundle import Row, Table
+    from steersman.web.snapshot_cache import SnapshotCache
 
 __all__ = ["page"]
 
 MOST = 500  # rows of one table
 
 
-def page(observer: Observer, _path: dict[str, str], _query: Any) -> Element:
+def page(cache: SnapshotCache, _path: dict[str, str], _query: Any) -> Element:
     """Draw it."""
-    found = views.operators_of(observer.tables(), observer.now())
+    found = views.operators_of(cache.reports(), cache.now())
+    names = [operator.name for operator in found.operators]
     shown = [
         h(
             "section",
-            {"data-key": one.name},
-            h("h2", {"class": "operator", "id": one.name}, one.name),
-            [_table(table, one.name, found.at) for table in one.tables]
-            or h("p", {"class": "quiet"}, "It has nothing to show yet."),
+            {"data-key": operator.name},
+            h(
+                "div",
+                {"class": "heading"},
+                h("h2", {"class": "operator", "id": operator.name}, operator.name),
+                row_state(operator.state),
+                h("span", {"class": "quiet"}, operator.headline),
+            ),
+            [_table(table, operator.name, found.at) for table in operator.tables]
+            or h("p", {"class": "quiet"}, "Nothing to show yet."),
         )
-        for one in found.operators
+        for operator in found.operators
     ]
     return document(
         "operators",
         "Operators",
         h("h1", {}, "Operators"),
-        h("p", {"class": "jumps"}, [h("a", {"href": f"#{one.name}"}, one.name) for one in found.operators])
-        if len(found.operators) > 1
+        h(
+            "p",
+            {"class": "jumps"},
+            [h("a", {"href": f"#{operator.name}"}, operator.name) for operator in found.operators],
+        )
+        if len(names) > 1
         else None,
         shown or empty("No operator has tables to show.", "Zones, performers and toolsets are listed here."),
-        observer=observer,
+        cache=cache,
         refresh="change beat",
     )
 
 
 def _table(table: Table, operator: str, now: datetime) -> Element:
-    stated = any(row.state is not State.GOOD or row.note for row in table.rows)
+    stated = table.counted or any(row.state is not RowState.GOOD or row.note for row in table.rows)
     columns = [*table.columns, *(["State"] if stated else [])]
+    rest = max(len(table.rows), table.total or 0) - len(table.rows[:MOST])
     return h(
         "div",
         {"class": "table", "data-key": table.title},
-        h("h3", {}, table.title, h("span", {"class": "count"}, len(table.rows)))
+        h("h3", {}, table.title, h("span", {"class": "count"}, len(table.rows) if table.total is None else table.total))
         if table.title.lower() != operator  # the heading above says it
         else None,
         grid(table.title, columns, [_row(row, now, stated=stated) for row in table.rows[:MOST]])
         if table.rows
-        else h("p", {"class": "quiet"}, "None."),
-        h("p", {"class": "quiet"}, f"and {len(table.rows) - MOST} more") if len(table.rows) > MOST else None,
+        else h("p", {"class": "quiet"}, f"All {table.total} {table.good}." if table.total else "None."),
+        h("p", {"class": "quiet"}, f"and {rest} {table.good if table.total else 'more'}")
+        if rest and table.rows
+        else None,
     )
 
 
 def _row(row: Row, now: datetime, *, stated: bool) -> list[Element]:
     said = row.note and row.note not in row.cells  # a cell may say it already
-    state = h("td", {}, row_state(row.state), h("span", {"class": "note"}, row.note) if said else None)
+    state = h("td", {}, row_state(row.state, row.word), h("span", {"class": "note"}, row.note) if said else None)
     cells = [
         h("td", {"class": "number" if isinstance(cell, int | float) else None}, _cell(cell, now)) for cell in row.cells
     ]

@@ -6,36 +6,38 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.web import views
 from steersman.web.markup import Element, h
-from steersman.web.model import Standing
-from steersman.web.pages.layout import document
-from steersman.web.pages.pieces import (
+from steersman.web.model import RestartState
+from steersman.web.pages.components import (
     age,
     changes,
+    command,
     countdown,
     duration,
     empty,
     grid,
     outcome,
+    pods_of,
     sign,
     source_name,
     standing,
 )
+from steersman.web.pages.layout import document
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from steersman.web.model import Edge, WorkloadView
-    from steersman.web.observer import Observer
+    from steersman.web.model import Edge, WorkloadNode, WorkloadView
+    from steersman.web.snapshot_cache import SnapshotCache
 
 __all__ = ["page"]
 
 
-def page(observer: Observer, path: dict[str, str], _query: Any) -> Element | None:
+def page(cache: SnapshotCache, path: dict[str, str], _query: Any) -> Element | None:
     """Draw it."""
-    view = views.workload_of(observer.scene(), path["kind"], path["namespace"], path["name"])
+    view = views.workload_of(cache.snapshot(), path["kind"], path["namespace"], path["name"])
     if view is None:
         return None
-    node, now = view.workload, observer.now()
+    node, now = view.workload, cache.now()
     return document(
         "workload",
         node.name,
@@ -50,26 +52,26 @@ def page(observer: Observer, path: dict[str, str], _query: Any) -> Element | Non
         _edges(view),
         _unwatched(view),
         _restarts(view, now),
-        observer=observer,
+        cache=cache,
     )
 
 
 def _facts(view: WorkloadView, now: datetime) -> list[tuple[str, object]]:
     node = view.workload
-    waits = node.standing in {Standing.PENDING, Standing.HELD, Standing.OPEN}
-    rows: list[tuple[str, object]] = [("Takes part", view.enrolled or "no")]
+    waits = node.standing in {RestartState.PENDING, RestartState.HELD, RestartState.OPEN}
+    rows: list[tuple[str, object]] = [("Enabled by", view.enrolled or "nothing")]
     if waits:
         rows += [
             ("Pending", changes(node.changes, node.namespace)),
-            ("Waits for", node.reason),
-            ("Looked at again", countdown(node.due, now)),
+            ("Waiting for", node.reason),
+            ("Next evaluation", countdown(node.due, now)),
         ]
     else:
         rows.append(("Now", node.reason))
     if node.approval is not None:
-        rows.append(("Approve with", h("code", {"class": "command"}, node.approval.command or node.approval.digest)))
+        rows.append(("Approve with", command(node.approval.command or node.approval.digest)))
     if node.rollout is not None:
-        rows.append(("Rollout", f"{node.rollout.ready} of {node.rollout.wanted} pods ready {node.rollout.note}"))
+        rows.append(("Rollout", f"{pods_of(node.rollout)} {node.rollout.note}".rstrip()))
     if node.wave is not None:
         rows.append(("Wave", node.wave))
     rows.append(("Last restart", age(node.last_restart, now)))
@@ -82,14 +84,14 @@ def _problems(view: WorkloadView) -> Element | None:
     return h(
         "section",
         {"class": "alert"},
-        h("h2", {}, "Something written on it makes no sense"),
-        h("ul", {}, [h("li", {}, one) for one in view.problems]),
+        h("h2", {}, "Invalid settings"),
+        h("ul", {}, [h("li", {}, problem) for problem in view.problems]),
     )
 
 
 def _edges(view: WorkloadView) -> Element:
     if not view.edges:
-        return empty("Watches nothing.", view.enrolled or view.workload.reason)
+        return empty("No sources watched.", view.enrolled or view.workload.reason)
     return h(
         "section",
         {},
@@ -97,21 +99,23 @@ def _edges(view: WorkloadView) -> Element:
         grid(
             "Sources",
             ("Source", "Keys", "Digest", "Rule", "State"),
-            [_edge(edge, view.workload.namespace) for edge in view.edges],
+            [_edge(edge, view.workload) for edge in view.edges],
         ),
     )
 
 
-def _edge(edge: Edge, namespace: str) -> list[Element]:
+def _edge(edge: Edge, node: WorkloadNode) -> list[Element]:
     keys: object = h("span", {"class": "quiet"}, "all of them")
     if edge.keys is not None:
         keys = [h("code", {"class": "key"}, key) for key in edge.keys]
     state = sign("waiting", "changed") if edge.changed else sign("good", "applied")
     if not edge.digest:
         state = sign("off", "optional, absent") if edge.optional else sign("bad", "missing")
+    if node.standing is RestartState.UNKNOWN:
+        state = sign("unknown", "Unknown")
     return [
-        h("td", {}, source_name(edge.source, namespace)),
-        h("td", {}, keys, [h("code", {"class": "key ignored"}, f"not {one}") for one in edge.ignored]),
+        h("td", {}, source_name(edge.source, node.namespace)),
+        h("td", {}, keys, [h("code", {"class": "key ignored"}, f"not {pattern}") for pattern in edge.ignored]),
         h("td", {}, h("code", {}, edge.digest or "-")),
         h("td", {}, ", ".join(edge.rules)),
         h("td", {}, state),
@@ -124,18 +128,18 @@ def _unwatched(view: WorkloadView) -> Element | None:
     return h(
         "section",
         {},
-        h("h2", {}, "Uses, without being restarted for"),
+        h("h2", {}, "Used, but not watched"),
         h(
             "ul",
             {"class": "entries card"},
             [
                 h(
                     "li",
-                    {"class": "entry", "data-key": one.source},
-                    h("div", {"class": "what"}, source_name(one.source, view.workload.namespace)),
-                    h("div", {"class": "end"}, h("span", {"class": "note"}, one.rule)),
+                    {"class": "entry", "data-key": unwatched.source},
+                    h("div", {"class": "what"}, source_name(unwatched.source, view.workload.namespace)),
+                    h("div", {"class": "end"}, h("span", {"class": "note"}, unwatched.rule)),
                 )
-                for one in view.unwatched
+                for unwatched in view.unwatched
             ],
         ),
     )
@@ -143,7 +147,7 @@ def _unwatched(view: WorkloadView) -> Element | None:
 
 def _restarts(view: WorkloadView, now: datetime) -> Element:
     if not view.restarts:
-        return empty("Never restarted by Steersman.", "Its restarts, their causes and their ends will be listed here.")
+        return empty("Never restarted by Steersman.", "Its restarts, with cause and outcome, will be listed here.")
     return h(
         "section",
         {},
@@ -154,25 +158,25 @@ def _restarts(view: WorkloadView, now: datetime) -> Element:
             [
                 h(
                     "li",
-                    {"class": "entry", "data-key": one.at.isoformat()},
-                    h("span", {"class": "when"}, age(one.at, now)),
+                    {"class": "entry", "data-key": restart.at.isoformat()},
+                    h("span", {"class": "when"}, age(restart.at, now)),
                     h(
                         "div",
                         {"class": "what"},
-                        changes(one.changes, view.workload.namespace)
-                        or h("span", {"class": "quiet"}, "cause not kept"),
+                        changes(restart.changes, view.workload.namespace)
+                        or h("span", {"class": "quiet"}, "cause not recorded"),
                     ),
                     h(
                         "div",
                         {"class": "end"},
-                        outcome(one.outcome),
-                        h("span", {"class": "quiet"}, f"after {duration(one.seconds)}")
-                        if one.seconds is not None
+                        outcome(restart.outcome),
+                        h("span", {"class": "quiet"}, f"after {duration(restart.seconds)}")
+                        if restart.seconds is not None
                         else None,
-                        h("span", {"class": "note"}, one.note) if one.note else None,
+                        h("span", {"class": "note"}, restart.note) if restart.note else None,
                     ),
                 )
-                for one in view.restarts
+                for restart in view.restarts
             ],
         ),
     )

@@ -8,7 +8,10 @@ const view = document.getElementById("view");
 const kinds = (document.body.dataset.refresh || "").split(" ");
 const refresh = latest(renew);
 
+document.documentElement.classList.add("scripted");
 theme();
+copying();
+leader();
 tick();
 setInterval(tick, 1000);
 forms();
@@ -26,6 +29,7 @@ async function renew() {
   const { answer, text } = asked;
   if (answer.redirected && new URL(answer.url).pathname.endsWith("/sign-in")) location.reload();
   if (answer.ok || answer.status === 404) morph(document, view, text);
+  leader();
   tick();
 }
 
@@ -62,6 +66,31 @@ function forms() {
   });
 }
 
+// -- a standby behind the pod proxy of an API server leads to the page of the leader ------------------------------------
+
+function leader() {
+  const link = document.getElementById("leader");
+  const here = /^(.*\/namespaces\/[^/]+\/pods\/(?:https?:)?)[^/:]+(:[^/]*)?\/proxy\//.exec(location.pathname);
+  if (!link || !here) return;
+  link.href = `${here[1]}${link.dataset.pod}${here[2] ?? ""}/proxy/`;
+  link.parentElement.hidden = false;
+}
+
+// -- commands to copy --------------------------------------------------------------------------------------------------
+
+function copying() {
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (!button) return;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(button.previousElementSibling); // the browser keeps its clipboard: select it
+    }
+  });
+}
+
 // -- light and dark -----------------------------------------------------------------------------------------------------
 
 function theme() {
@@ -78,8 +107,9 @@ function theme() {
   const show = () => {
     if (chosen === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = chosen;
-    button.textContent = chosen[0].toUpperCase() + chosen.slice(1);
-    button.setAttribute("aria-label", `Theme: ${chosen}`);
+    const next = names[(names.indexOf(chosen) + 1) % names.length];
+    button.textContent = `Theme: ${chosen}`;
+    button.title = next === "auto" ? "Follow the theme of the system" : `Use the ${next} theme`;
     document.dispatchEvent(new Event("steersman:theme"));
   };
   button.hidden = false;

@@ -2,10 +2,11 @@
 // The same cluster gives the same picture.
 
 export const ROW = 26;
-const [SOURCE, GAP, WORKLOAD, MARGIN] = [210, 150, 230, 60];
-const BLOCK = SOURCE + GAP + WORKLOAD + 24;
+const WIDE = { source: 210, gap: 150, workload: 230, margin: 60 };
+const NARROW = { source: 138, gap: 36, workload: 150, margin: 36 }; // one block is as wide as a phone
 
-export function arrange(map, aspect) {
+// `narrow`: one block below the other, for a screen that is scrolled
+export function arrange(map, aspect, narrow = false) {
   const byId = new Map();
   const spaces = new Map();
   const space = (name) => {
@@ -32,7 +33,7 @@ export function arrange(map, aspect) {
   }
   const blocks = [...spaces.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   for (const block of blocks) rank(block);
-  const { width, height } = place(blocks, aspect);
+  const { width, height } = place(blocks, aspect, narrow ? NARROW : WIDE);
   const nodes = blocks.flatMap((block) => [...block.sources, ...block.workloads]);
   return { nodes, edges, blocks, byId, width, height, at: (x, y) => find(blocks, x, y), beside: (node, step) => beside(nodes, node, step) };
 }
@@ -54,22 +55,23 @@ function rank(block) {
   block.sources.sort((a, b) => a.rank - b.rank || (a.id < b.id ? -1 : 1));
 }
 
-function place(blocks, aspect) {
+function place(blocks, aspect, { source, gap, workload, margin }) {
+  const wide = source + gap + workload + 24;
   const heights = blocks.map((block) => Math.max(block.sources.length, block.workloads.length, 1) * ROW + 24);
-  const area = heights.reduce((sum, high) => sum + (high + MARGIN) * (BLOCK + MARGIN), 0);
-  const columns = Math.max(1, Math.min(blocks.length, Math.round(Math.sqrt(area * aspect) / (BLOCK + MARGIN))));
-  const bottoms = new Array(columns).fill(MARGIN / 2);
+  const area = heights.reduce((sum, high) => sum + (high + margin) * (wide + margin), 0);
+  const columns = Math.max(1, Math.min(blocks.length, margin === NARROW.margin ? 1 : Math.round(Math.sqrt(area * aspect) / (wide + margin))));
+  const bottoms = new Array(columns).fill(margin / 2);
   blocks.forEach((block, place) => {
     const column = bottoms.indexOf(Math.min(...bottoms));
-    block.x = column * (BLOCK + MARGIN);
+    block.x = column * (wide + margin);
     block.y = bottoms[column];
-    block.width = BLOCK;
+    block.width = wide;
     block.height = heights[place];
-    bottoms[column] += block.height + MARGIN;
-    stand(block.sources, block, block.x + 12, SOURCE);
-    stand(block.workloads, block, block.x + 12 + SOURCE + GAP, WORKLOAD);
+    bottoms[column] += block.height + margin;
+    stand(block.sources, block, block.x + 12, source);
+    stand(block.workloads, block, block.x + 12 + source + gap, workload);
   });
-  return { width: columns * (BLOCK + MARGIN) - MARGIN, height: Math.max(...bottoms) - MARGIN };
+  return { width: columns * (wide + margin) - margin, height: Math.max(...bottoms) - margin };
 }
 
 function stand(nodes, block, x, width) {

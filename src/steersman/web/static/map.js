@@ -4,10 +4,8 @@ import { arrange, ROW } from "./arrange.js";
 import { ask, latest } from "./asking.js";
 import { panel, workloadAddress } from "./panel.js";
 
-const TONES = {
-  current: "good", pending: "waiting", rolling: "busy", held: "waiting", open: "bad", failed: "bad", off: "off",
-};
-const WORDS = { good: "current", waiting: "waits", busy: "rolling out", bad: "stuck" };
+const TALLEST = 4000; // pixels of the picture on a phone; beyond, fingers zoom and move it
+const STATES = JSON.parse(document.getElementById("picture").dataset.states); // state -> colour and word, as everywhere
 
 start(document.getElementById("picture"));
 
@@ -17,11 +15,13 @@ function start(box) {
   canvas.tabIndex = 0;
   canvas.setAttribute("role", "application");
   canvas.setAttribute("aria-label", "Map of sources and workloads. Arrow keys move, Enter opens, plus and minus zoom.");
-  const about = panel();
+  const about = panel(STATES);
   box.append(canvas, about.element, buttons({ in: () => zoomBy(1.3), out: () => zoomBy(1 / 1.3), fit }), signs());
   const draw2d = canvas.getContext("2d");
 
-  let plan = arrange({ sources: [], workloads: [], edges: [] }, 1);
+  const phone = matchMedia("(max-width: 720px)");
+  let answer = { sources: [], workloads: [], edges: [] };
+  let plan = arrange(answer, 1);
   let ink = colours();
   let [x, y, zoom] = [0, 0, 1];
   let moved = false; // by a person, so that news do not move it
@@ -35,14 +35,23 @@ function start(box) {
     const asked = await ask(`${document.body.dataset.root}api/v1/map`);
     if (!asked?.answer.ok) return;
     const known = chosen?.id;
-    plan = arrange(JSON.parse(asked.text), box.clientWidth / Math.max(1, box.clientHeight));
+    answer = JSON.parse(asked.text);
+    plan = arrange(answer, box.clientWidth / Math.max(1, box.clientHeight), phone.matches);
+    grow();
     chosen = plan.byId.get(known) ?? null;
     filter();
     if (!moved) fit();
     show();
     redraw();
+    canvas.dataset.zoom = zoom;
     canvas.dataset.nodes = plan.nodes.length;
   });
+
+  // on a phone the picture is as high as it needs to be, and the page scrolls over it
+  function grow() {
+    const zoomed = box.clientWidth / (plan.width + 16);
+    canvas.style.height = phone.matches ? `${Math.min(TALLEST, Math.round(plan.height * zoomed + 90))}px` : "";
+  }
 
   function filter() {
     const asked = new URLSearchParams(location.search);
@@ -62,9 +71,10 @@ function start(box) {
 
   function fit() {
     const [wide, high] = [box.clientWidth, box.clientHeight];
-    zoom = Math.min(1.25, Math.max(0.02, Math.min(wide / (plan.width + 40), high / (plan.height + 40))));
+    const whole = Math.min(wide / (plan.width + 40), high / (plan.height + 40));
+    zoom = Math.min(1.25, Math.max(0.02, phone.matches ? wide / (plan.width + 16) : whole));
     x = (wide - plan.width * zoom) / 2;
-    y = Math.max(20 * zoom, (high - plan.height * zoom) / 2);
+    y = phone.matches ? 0 : Math.max(20 * zoom, (high - plan.height * zoom) / 2);
     moved = false;
     redraw();
   }
@@ -153,7 +163,7 @@ function start(box) {
     const paths = new Map();
     for (const node of plan.nodes) {
       if (!visible(node, seen)) continue;
-      const name = `${node.source ? (node.missing ? "bad" : "off") : TONES[node.standing]}${node.dim ? " dim" : ""}`;
+      const name = `${node.source ? (node.missing ? "bad" : "off") : STATES[node.standing][0]}${node.dim ? " dim" : ""}`;
       let path = paths.get(name);
       if (!path) paths.set(name, (path = new Path2D()));
       path.rect(node.x, node.y - ROW * 0.34, node.width, ROW * 0.68);
@@ -173,7 +183,7 @@ function start(box) {
     draw2d.textBaseline = "middle";
     for (const node of plan.nodes) {
       if (!visible(node, seen)) continue;
-      const tone = node.source ? (node.missing ? "bad" : node.changed ? "waiting" : "off") : TONES[node.standing];
+      const tone = node.source ? (node.missing ? "bad" : node.changed ? "waiting" : "off") : STATES[node.standing][0];
       draw2d.globalAlpha = node.dim ? 0.2 : 1;
       draw2d.fillStyle = ink.card;
       draw2d.strokeStyle = ink.line;
@@ -310,6 +320,12 @@ function start(box) {
   // -- life -----------------------------------------------------------------------------------------------------------
 
   new ResizeObserver(size).observe(box);
+  phone.addEventListener("change", () => {
+    plan = arrange(answer, box.clientWidth / Math.max(1, box.clientHeight), phone.matches);
+    grow();
+    filter();
+    fit();
+  });
   document.addEventListener("steersman:theme", () => ((ink = colours()), redraw()));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => ((ink = colours()), redraw()));
   document.addEventListener("steersman:filter", () => (filter(), redraw()));
@@ -336,7 +352,7 @@ function colours() {
   const probe = document.createElement("span");
   document.body.append(probe);
   const found = {};
-  for (const name of ["good", "busy", "waiting", "bad", "off", "ink", "quiet", "line", "edge", "card", "accent"]) {
+  for (const name of ["good", "busy", "waiting", "bad", "off", "unknown", "ink", "quiet", "line", "edge", "card", "accent"]) {
     probe.style.color = `var(--${name})`;
     found[name] = getComputedStyle(probe).color;
   }
@@ -362,7 +378,7 @@ function buttons(actions) {
 function signs() {
   const box = document.createElement("div");
   box.className = "key-signs";
-  for (const [tone, word] of Object.entries(WORDS)) {
+  for (const [tone, word] of Object.values(STATES)) {
     const one = document.createElement("span");
     one.className = `state ${tone}`;
     one.textContent = `● ${word}`;

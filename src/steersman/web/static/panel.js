@@ -1,14 +1,14 @@
 // What stands beside the map about the one thing that is chosen. Everything from the cluster is text.
 
-export function panel() {
+export function panel(states) {
   const element = document.createElement("div");
   element.className = "panel";
   element.hidden = true;
   element.setAttribute("aria-live", "polite");
-  return { element, show: (node, choose) => show(element, node, choose) };
+  return { element, show: (node, choose) => show(element, node, choose, states) };
 }
 
-function show(element, node, choose) {
+function show(element, node, choose, states) {
   element.replaceChildren();
   element.hidden = !node;
   if (!node) return;
@@ -18,7 +18,9 @@ function show(element, node, choose) {
   else {
     const link = add(name, "a", "", node.name);
     link.href = workloadAddress(node);
-    add(element, "span", "note", `${node.standing}: ${node.reason}`);
+    const [tone, word] = states[node.standing];
+    add(element, "span", `state ${tone}`, word);
+    add(element, "span", "note", node.reason);
   }
   if (node.missing) add(element, "span", "state bad", "does not exist");
   if (node.source && node.keys.length) {

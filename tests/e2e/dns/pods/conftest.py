@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 
 import steersman
-from steersman.kube.types import Pod
-from steersman.testing import crates
-from steersman.testing.absence import not_here
-from steersman.testing.podservers import Pods
-from steersman.testing.zones import Site
+from steersman.kube.api.types import Pod
+from steersman.testing.plugin import unavailable
+from tests.support.dns.pod_servers import Pods
+from tests.support.dns.zones import Site
+from tests.support.programs import crates
 
 LIMIT = timedelta(seconds=5)  # for one exchange where addresses vanish, as in production
 STEERSMAN, BINDCAR = "steersman:test", "bindcar:test"  # the images of this program and of the original sidecar
@@ -27,21 +27,21 @@ PYTHON = tuple(
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def real():
     """A control plane on which Deployments become pods; nobody but the test's kubelet takes care of those."""
-    from steersman.testing.binaries import BinariesError
-    from steersman.testing.controlplane import LIFECYCLE_CONTROLLERS, ControlPlane
+    from steersman.testing.controlplane.binaries import BinariesError
+    from steersman.testing.controlplane.launcher import LIFECYCLE_CONTROLLERS, ControlPlane
 
     try:
         controllers = (*LIFECYCLE_CONTROLLERS, "deployment-controller", "replicaset-controller")
         async with ControlPlane(controllers=controllers) as plane:
             yield plane
     except BinariesError as error:
-        not_here(error)
+        unavailable(error)
 
 
 @pytest.fixture
 async def kubelet(real, client, namespace, named, tmp_path):
-    from steersman.testing.kubelet import Image, ProcessKubelet
-    from steersman.testing.podnetwork import PodsUnavailable
+    from tests.support.pods.kubelet import Image, ProcessKubelet
+    from tests.support.pods.network import PodsUnavailable
 
     folder = tmp_path / "pods"
     folder.mkdir()
@@ -53,7 +53,7 @@ async def kubelet(real, client, namespace, named, tmp_path):
     try:
         await kubelet.__aenter__()
     except PodsUnavailable as error:
-        not_here(error)
+        unavailable(error)
     try:
         yield kubelet
     finally:
@@ -63,7 +63,7 @@ async def kubelet(real, client, namespace, named, tmp_path):
 
 async def _show(client, namespace, kubelet):
     """Everything that says why a test failed, if it did; the operator's own log is captured beside it."""
-    from steersman.operators.dns.controller import KINDS
+    from steersman.operators.dns.controllers.setup import KINDS
 
     lines = [f"kubelet: {line}" for line in kubelet.journal]
     logs = sorted([*kubelet.folder.glob("*/bind9.log"), *kubelet.folder.glob("*/api.log")])

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from steersman.clock import SYSTEM_CLOCK
-from steersman.kube.types import Pod, Secret
-from steersman.operators.dns.rndc import ControlRefused, Rndc
-from steersman.operators.dns.tsig import key_from
+from steersman.kube.api.types import Pod, Secret
+from steersman.operators.dns.wire.rndc import ControlRefused, Rndc
+from steersman.operators.dns.wire.tsig import key_from
 from steersman.testing import RequestLog, eventually
-from steersman.testing.fastclock import FastClock
-from steersman.testing.podservers import PodServer, PodWitness, is_pod_ready
-from steersman.testing.zones import PATIENCE, serial
+from steersman.testing.clock import FastClock
+from tests.support.dns.pod_servers import PodServer, PodWitness, is_pod_ready
+from tests.support.dns.zones import PATIENCE, serial
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 GATE = "bindy.firestoned.io/zones-synced"

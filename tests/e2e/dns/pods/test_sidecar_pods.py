@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from steersman.kube.types import Pod, Secret
+from steersman.kube.api.types import Pod, Secret
 from steersman.testing import eventually
-from steersman.testing.absence import not_here
-from steersman.testing.crates import BINDCAR
-from steersman.testing.podservers import PodServer
-from steersman.testing.zones import ask, serial
+from steersman.testing.plugin import unavailable
+from tests.support.dns.pod_servers import PodServer
+from tests.support.dns.zones import ask, serial
+from tests.support.programs.crates import BINDCAR
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LIMIT = timedelta(seconds=5)
@@ -37,7 +37,7 @@ WHERE = {"clusterRef": "c", "bind9InstancesFrom": []}
 def sidecar(request):
     """Which sidecar: ours, unless a test asks for others."""
     if (wanted := getattr(request, "param", OURS)) is ORIGINAL and BINDCAR.built() is None:
-        not_here("bindcar is not built: `make programs`")
+        unavailable("bindcar is not built: `make programs`")
     return wanted
 
 
@@ -50,7 +50,8 @@ async def servers(site, pods, kubelet, sidecar):
     for kind, (owner, spec, _) in RECORDS.items():
         await site.record(kind, kind.lower(), owner=owner, **spec)
     await site.record("NS", "ns", owner="sub", nameserver="ns.example.net.")
-    async with site.running(request_timeout=LIMIT, not_ready=timedelta(seconds=2)):
+    images = ("steersman", "bindcar")
+    async with site.running(request_timeout=LIMIT, not_ready=timedelta(seconds=2), allowed_images=images):
         yield await eventually(lambda: pods.ready(2), "both pods are ready", timeout=300)
 
 

@@ -12,12 +12,12 @@ import dns.name
 import dns.rdatatype
 import pytest
 
-from steersman.kube.types import Event, Pod, Secret
-from steersman.operators.dns.names import name_of
-from steersman.operators.dns.signingkeys import keys_in, make_key
+from steersman.kube.api.types import Event, Pod, Secret
+from steersman.operators.dns.dnssec.keys import keys_in, make_key
+from steersman.operators.dns.zone.names import name_of
 from steersman.testing import eventually
-from steersman.testing.podservers import PodServer, PodWitness, is_pod_ready
-from steersman.testing.zones import exchange, serial, values
+from tests.support.dns.pod_servers import PodServer, PodWitness, is_pod_ready
+from tests.support.dns.zones import exchange, serial, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LIMIT = timedelta(seconds=5)
@@ -152,13 +152,19 @@ async def test_b10_given_keys_are_used_and_without_keys_a_zone_is_not_signed_and
         assert (await site.client.get(Secret, "bindy-given", namespace=site.namespace)).data.keys() == plain.keys()
         # Its keys are taken away: it stays as it is served, and says what to do.
         await give({})
-        await site.record("A", "www", ipv4Addresses=["192.0.2.3"])
 
         async def lost():
             status, reason, message = await site.ready("DNSZone", "example.org")
             return (status, reason) == ("False", "KeysLost") and next(iter(ds)) in message
 
         await eventually(lost, "the zone says that its keys are lost", timeout=240)
+        await site.record("A", "www", ipv4Addresses=["192.0.2.3"])
+
+        async def held_back():
+            status, _, _ = await site.ready("ARecord", "www")
+            return status == "False"
+
+        await eventually(held_back, "the record says that it is not published", timeout=240)
         for server in await pods.ready(2):
             assert await _signed(server) == ds
             await site.answers("www.example.org", "A", {"192.0.2.2"}, [server])

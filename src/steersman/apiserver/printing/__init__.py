@@ -1,0 +1,1 @@
+"""Tables for `kubectl get`: columns, the cells of each kind, and how values are written in them."""

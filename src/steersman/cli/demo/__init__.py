@@ -1,0 +1,1 @@
+"""`steersman demo`: the data, the environment and the script of the demo."""

@@ -1,0 +1,1 @@
+"""`steersman hourglass`: plan executors and performers, and why one is pending."""

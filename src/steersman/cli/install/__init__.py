@@ -1,0 +1,1 @@
+"""Commands that print what an installation needs: CRDs, RBAC, manifests, webhooks."""

@@ -1,0 +1,1 @@
+"""`steersman toolset`: show, render, check and restore toolsets."""

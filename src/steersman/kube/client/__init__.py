@@ -1,0 +1,1 @@
+"""The client: verbs on objects, lists and watches, discovery, subresources."""

@@ -1,0 +1,1 @@
+"""What users write: both kinds, their scheduling fields, validation, and the configuration section."""

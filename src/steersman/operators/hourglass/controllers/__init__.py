@@ -1,0 +1,1 @@
+"""The two reconcilers: wiring and RBAC (`setup`), writes, the limit of replacements, status, metrics, cached views."""

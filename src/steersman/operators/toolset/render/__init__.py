@@ -1,0 +1,1 @@
+"""The texts of the ConfigMaps, pure: model, two dialects, overrides, layout over parts, YAML, conformance."""

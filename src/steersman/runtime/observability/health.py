@@ -1,0 +1,184 @@
+"""Health over HTTP: is the process alive, is it ready, and what is it doing.
+
+    /livez              200 while the event loop keeps up and no check of the process itself fails
+    /readyz             200 while every source is synced and every task runs; ?verbose says which and why, how far
+                        every source has come, what is unknown, and warnings although the process is ready
+    /healthz            the same as /livez, for those who know no other
+    /metrics            Prometheus
+    /debug/queue        what every controller works on        } to callers on this machine only, by a local name
+    /debug/caches       what every source knows               }
+
+A check answers None when all is well, else the reason. `?exclude=NAME` leaves checks out. One listener serves it all,
+and whatever routes others add (the JSON API, the page).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from aiohttp import web
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+
+from steersman.clock import SYSTEM_CLOCK
+from steersman.errors import ConfigError
+from steersman.logger import Logger
+from steersman.runtime.http.server import HttpServer, is_local_caller
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+    from steersman.clock import Clock
+    from steersman.runtime.http.server import ServerLimits
+
+    Checks = Callable[[], Mapping[str, str | None]]
+
+__all__ = ["HealthServer", "parse_address"]
+
+PROBES: Final = frozenset({"/livez", "/healthz", "/readyz", "/health", "/ready", "/leadz", "/live"})  # always answered
+
+log = Logger(__name__)
+
+
+class HealthServer:
+    """The listener. `listen` is ADDRESS:PORT; port 0 takes a free one, which `port` then tells."""
+
+    def __init__(
+        self,
+        listen: str,
+        *,
+        alive: Checks,
+        ready: Checks,
+        queues: Callable[[], Iterable[dict[str, Any]]] = tuple,
+        caches: Callable[[], Iterable[Any]] = tuple,
+        warnings: Callable[[], Iterable[str]] = tuple,
+        details: Callable[[], Mapping[str, str]] = dict,
+        unknown: Callable[[], Mapping[str, str]] = dict,
+        routes: Iterable[web.AbstractRouteDef] = (),
+        registry: CollectorRegistry | None = None,
+        limits: ServerLimits | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._host, self._port = parse_address(listen)
+        self._limits, self._clock = limits, clock
+        self._alive = alive
+        self._ready = ready
+        self._queues = queues
+        self._caches = caches
+        self._warnings = warnings
+        self._details = details
+        self._unknown = unknown
+        self._routes = list(routes)
+        self._registry = REGISTRY if registry is None else registry
+        self._server: HttpServer | None = None
+        self.port: int | None = None
+
+    def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
+        """Serve these too; before it starts."""
+        self._routes += routes
+
+    @property
+    def paths(self) -> set[str]:
+        """The paths of the routes that were added."""
+        return {route.path for route in self._routes if isinstance(route, web.RouteDef)}
+
+    async def start(self) -> None:
+        """Listen; ConfigError when the address cannot be had."""
+        ours = [
+            web.get("/livez", self._checks(self._alive)),
+            web.get("/healthz", self._checks(self._alive)),
+            web.get("/readyz", self._checks(self._ready, self._warnings, self._details, self._unknown)),
+            web.get("/metrics", self._metrics),
+            web.get("/debug/queue", _local_only(lambda: list(self._queues()))),
+            web.get("/debug/caches", _local_only(lambda: list(self._caches()))),
+        ]
+        taken = self.paths  # others' word stands
+        server = HttpServer(
+            self._host,
+            self._port,
+            routes=[*(route for route in ours if route.path not in taken), *self._routes],
+            probes=PROBES,
+            limits=self._limits,
+            shutdown_seconds=1.0,
+            clock=self._clock,
+        )
+        await server.start()
+        self._server, self.port = server, server.port
+        log.info("listening", address=self._host, port=self.port)
+
+    async def stop(self) -> None:
+        """Close the listener and every connection."""
+        if self._server is not None:
+            await self._server.stop()
+            self._server = None
+
+    def _checks(
+        self,
+        checks: Checks,
+        warnings: Callable[[], Iterable[str]] = tuple,
+        details: Callable[[], Mapping[str, str]] = dict,
+        unknown: Callable[[], Mapping[str, str]] = dict,
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def answer(request: web.Request) -> web.Response:
+            left_out = set(request.query.getall("exclude", []))
+            results = {name: problem for name, problem in checks().items() if name not in left_out}
+            failed = any(problem is not None for problem in results.values())
+            if not failed and "verbose" not in request.query:
+                return web.Response(text="ok")
+            more, unread = {name: f" ({text})" for name, text in details().items()}, unknown()
+            lines = [
+                f"[-]{name} failed: {problem}"
+                if problem is not None
+                else f"[!]{name} unknown: {unread[name]}"
+                if name in unread
+                else f"[+]{name} ok{more.get(name, '')}"
+                for name, problem in results.items()
+            ]
+            lines += [f"[!]{warning}" for warning in warnings()]
+            lines.append(f"{request.path.strip('/')} check {'failed' if failed else 'passed'}")
+            return web.Response(text="\n".join(lines) + "\n", status=503 if failed else 200)
+
+        return answer
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        collected = _Collected(self._registry.collect())  # here, where nothing changes meanwhile
+        body = await asyncio.to_thread(encode, collected)  # elsewhere, since writing many series takes its time
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+class _Collected:
+    """The families of one scrape, in the place of their registry."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = tuple(families)
+
+    def collect(self) -> tuple[Metric, ...]:
+        return self._families
+
+
+def parse_address(listen: str, *, field: str = "listen", usual: str = "0.0.0.0") -> tuple[str, int]:  # noqa: S104  see below
+    """ADDRESS:PORT in two parts; a port alone is one of the `usual` address.
+
+    >>> parse_address("127.0.0.1:8080"), parse_address("[::1]:0")
+    (('127.0.0.1', 8080), ('::1', 0))
+    """
+    host, colon, port = listen.rpartition(":")
+    if not (port.isdecimal() and int(port) < 65536):
+        raise ConfigError(f'"{listen}" is not an address and a port (try 127.0.0.1:8080)', field=field)
+    every = "0.0.0.0"  # noqa: S104  ":8080" means every address, as everywhere
+    return host.strip("[]") or (every if colon else usual), int(port)
+
+
+def _local_only(content: Callable[[], Any]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        if not is_local_caller(request):
+            raise web.HTTPNotFound
+        return web.Response(body=msgspec.json.encode(content()), content_type="application/json")
+
+    return answer

@@ -1,0 +1,126 @@
+"""Our own webhooks, asked by both API servers: they mutate, validate, warn and refuse."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from steersman.crd import crd_manifest
+from steersman.kube.api.errors import Invalid, KubeError, NotFound
+from steersman.kube.api.objects import ObjectMeta, Resource, Struct
+from steersman.runtime.webhook.admission import AdmissionRequest, Denied, mutate, validate
+from steersman.runtime.webhook.certificate_source import CONFIGURATIONS, ManagedCertificates, MountedCertificates
+from steersman.runtime.webhook.server import WebhookServer, webhook_configurations
+from steersman.testing import eventually
+from tests.support.manifests import Space
+
+
+class GadgetSpec(Struct):
+    size: int
+    colour: str = ""
+
+
+class Gadget(Resource, group="webhooks.example.org", version="v1"):
+    spec: GadgetSpec
+
+
+@validate(Gadget, operations=("CREATE", "UPDATE", "DELETE"))
+async def reasonable(request: AdmissionRequest[Gadget]):
+    if request.operation == "DELETE":
+        return ["goodbye"]
+    if request.object.spec.size > 100:
+        raise Denied("100 is enough for everybody", field="spec.size")
+    if request.object.spec.size == 13:
+        raise RuntimeError("unlucky")
+    return None
+
+
+@mutate(Gadget, operations=("CREATE",))
+async def painted(request: AdmissionRequest[Gadget]):
+    if not request.object.spec.colour:
+        request.object.spec.colour = "red"
+    return request.object
+
+
+HOOKS = [reasonable, painted]
+
+
+@pytest.fixture
+async def served(cluster, client, namespace):
+    """The webhook server, its certificates in a Secret, known to the API server."""
+    name = f"hooks-{namespace}"
+    certificates = ManagedCertificates(
+        client, namespace=namespace, secret="hooks", names=["127.0.0.1"], configuration=name
+    )
+    server = WebhookServer(HOOKS, certificates, host="127.0.0.1", port=0, registry=CollectorRegistry())
+    task = asyncio.create_task(server.run())
+    await asyncio.wait_for(server.serving.wait(), 90)
+    await client.apply(crd_manifest(Gadget))
+    manifests = webhook_configurations(
+        HOOKS, name=name, client_config=lambda path: {"url": f"https://127.0.0.1:{server.port}{path}"}
+    )
+    for manifest in manifests:
+        for webhook in manifest["webhooks"]:
+            webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        await client.create(manifest)
+    await certificates.load()  # what the server does every half minute: the new configurations get the authority
+    yield server
+    for kind in CONFIGURATIONS:
+        await client.delete(kind, name)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def gadget(name: str, namespace: str, size: int) -> Gadget:
+    return Gadget(metadata=ObjectMeta(name=name, namespace=namespace), spec=GadgetSpec(size=size))
+
+
+async def answered(client, namespace) -> bool:
+    """Whether the API server has taken up both configurations."""
+    try:
+        made = await client.create(gadget("probe", namespace, 1), dry_run=True)
+        await client.create(gadget("probe", namespace, 101), dry_run=True)
+    except NotFound:
+        return False
+    except Invalid:
+        return made.spec.colour == "red"
+    return False
+
+
+async def test_the_api_server_asks_and_obeys(served, client, namespace):
+    await eventually(lambda: answered(client, namespace))
+    made = await client.create(gadget("small", namespace, 5))
+    assert made.spec.colour == "red"
+    with pytest.raises(Invalid, match=r"spec\.size: 100 is enough for everybody"):
+        await client.create(gadget("large", namespace, 101))
+    with pytest.raises(KubeError, match="its log says why"):
+        await client.create(gadget("unlucky", namespace, 13))
+    await client.create(gadget("after", namespace, 6))
+
+
+async def test_a_warning_of_a_validator_reaches_the_client(served, client, api, namespace):
+    await eventually(lambda: answered(client, namespace))
+    await client.create(gadget("short-lived", namespace, 1))
+    path = Space(namespace).at("webhooks.example.org/v1", "gadgets/short-lived")
+    assert (await api.delete(path)).warnings == ("goodbye",)
+
+
+async def test_a_second_replica_serves_with_the_same_authority(served, client, namespace):
+    certificates = ManagedCertificates(client, namespace=namespace, secret="hooks", names=["127.0.0.1"])
+    first, second = await certificates.load(), await certificates.load()
+    assert first is not None
+    assert second is None  # nothing new
+
+
+async def test_mounted_certificates_are_read_again_when_they_change(tmp_path):
+    (tmp_path / "tls.crt").write_bytes(b"one")
+    (tmp_path / "tls.key").write_bytes(b"key")
+    source = MountedCertificates(tmp_path)
+    assert (await source.load()).certificate == b"one"
+    assert await source.load() is None
+    (tmp_path / "tls.crt").unlink()
+    assert await source.load() is None
+    (tmp_path / "tls.crt").write_bytes(b"two")
+    assert (await source.load()).certificate == b"two"

@@ -1,0 +1,1 @@
+"""Name servers and zones for tests of the dns operator."""

@@ -1,0 +1,1 @@
+"""Pages of the documentation, and walks through their commands."""

@@ -1,0 +1,1 @@
+"""Pods whose containers are processes on this machine."""

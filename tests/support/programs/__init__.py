@@ -1,0 +1,1 @@
+"""Real programs for tests: Chromium, Prometheus and its neighbours, programs from Go modules, Rust crates and PyPI."""

@@ -1,0 +1,1 @@
+"""Miniature clusters and other programs for tests of the reload operator."""

@@ -1,0 +1,1 @@
+"""Services in miniature, and the real HolmesGPT, for tests of the toolset operator."""

@@ -1,0 +1,112 @@
+"""What pages take from the code is what the code says now, and can be read without Sphinx."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+OPERATORS = ROOT / "src" / "steersman" / "operators"
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOORS = ("## Run operators", "## Write operators")
+
+
+def test_generated_pages_are_what_the_code_says():
+    made = runpy.run_path(str(ROOT / "tools" / "generate_docs.py"))["generated"]()
+    assert len(made) > 15
+    kept = {path: path.read_text() if path.exists() else "" for path in made}
+    old = [str(path.relative_to(ROOT)) for path in made if made[path] != kept[path]]
+    assert old == [], "out of date: run .venv/bin/python tools/generate_docs.py"
+
+
+def test_no_page_shows_directives_of_sphinx_to_readers_of_the_repository():
+    assert [str(page.relative_to(ROOT)) for page in PAGES if "```{" in page.read_text()] == []
+
+
+def test_every_link_has_a_text():
+    assert [str(page.relative_to(ROOT)) for page in PAGES if re.search(r"(?<!!)\[\]\(", page.read_text())] == []
+
+
+def test_both_doors_are_open():
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        assert [door for door in DOORS if door not in page.read_text()] == []
+
+
+def test_every_page_can_be_reached_from_the_start():
+    seen: set[Path] = set()
+    left = [ROOT / "docs" / "index.md"]
+    while left:
+        page = left.pop()
+        if page in seen or page.suffix != ".md" or not page.exists():
+            continue
+        seen.add(page)
+        targets = re.findall(r"\]\(([^)#\s]+\.md)[^)]*\)", page.read_text())
+        left += [(page.parent / target).resolve() for target in targets if "://" not in target]
+    assert [str(page.relative_to(ROOT)) for page in PAGES[1:] if page.resolve() not in seen] == []
+
+
+# -- pages written by hand -------------------------------------------------------------------------------------------
+
+
+def trees():
+    for path in sorted(OPERATORS.rglob("*.py")):
+        yield path, ast.parse(path.read_text())
+
+
+def event_reasons():
+    """The reasons of Events and conditions: literals, and the table of reload's gates."""
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
+                words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+                yield from (word for word in words if re.fullmatch(r"[A-Z]\w+", str(word)))
+            if isinstance(node, ast.keyword) and node.arg == "reason" and isinstance(node.value, ast.Constant):
+                yield node.value.value
+            if (
+                isinstance(node, ast.AnnAssign)
+                and getattr(node.target, "id", "") == "REASONS"
+                and path.name == "report.py"
+            ):
+                yield from ast.literal_eval(node.value).values()
+
+
+def test_every_reason_is_on_the_page_of_events_or_of_its_operator():
+    known = "".join((ROOT / "docs" / name).read_text() for name in ("reference/events.md", "hourglass.md"))
+    reasons = {reason for reason in event_reasons() if isinstance(reason, str) and re.fullmatch(r"[A-Z]\w+", reason)}
+    assert len(reasons) > 60
+    assert sorted(reason for reason in reasons if f"`{reason}`" not in known) == []
+
+
+def annotation_keys():
+    """Keys below our domain that operators read or write."""
+    for path, tree in trees():
+        if "compat" in path.parts:
+            continue
+        for node in ast.walk(tree):
+            value = node.value if isinstance(node, ast.AnnAssign | ast.Assign) else None
+            if isinstance(value, ast.Constant) and re.fullmatch(r"steersman\.dev/[\w-]+", str(value.value)):
+                yield value.value
+
+
+def test_every_annotation_is_on_its_page_and_every_one_there_exists():
+    page = (REFERENCE / "annotations.md").read_text()
+    found = set(annotation_keys())
+    assert len(found) > 30
+    assert sorted(key for key in found if f"`{key}`" not in page) == []
+    assert sorted(set(re.findall(r"`(steersman\.dev/[\w-]+)`", page)) - found) == []
+
+
+def test_every_metric_that_alerts_and_the_dashboard_use_is_on_its_page():
+    page = (REFERENCE / "metrics.md").read_text()
+    known = set(re.findall(r"`(\w+)`", page))
+    files = [*(ROOT / "charts/steersman/files").rglob("*.yaml"), *(ROOT / "charts/steersman/files").rglob("*.json")]
+    text = "".join(path.read_text() for path in files if path.parent.name in {"alerts", "dashboards"})
+    used = set(
+        re.findall(r"\b(?:steersman|controller_runtime|workqueue|rest_client|leader_election|toolset)_\w+", text)
+    )
+    assert len(used) > 15
+    base = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
+    assert sorted(base - known) == []

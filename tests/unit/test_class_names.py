@@ -1,0 +1,21 @@
+"""A class name stands for one class, so that a reader who meets it knows which."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import steersman
+
+ROOT = Path(steersman.__file__).parent
+SHARED = {"Controller", "Event", "Manager", "Node", "Table"}  # public, and parts of the embedded server
+
+
+def test_every_public_class_name_exists_once():
+    places = defaultdict(list)
+    for path in ROOT.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED} == {}
