@@ -224,6 +224,13 @@ def background(client: Client, *controllers: Controller, **options: Any) -> Any:
     return work()
 
 
+async def give_only(client: Client, namespace: str, *rules: dict[str, Any]) -> None:
+    """Replace the rules of the namespace's only role."""
+    (role,) = (await client.list(ROLES, namespace=namespace)).items
+    name = role["metadata"]["name"]
+    await client.patch(ROLES, name, {"rules": list(rules)}, type=PatchType.MERGE, namespace=namespace)
+
+
 @pytest.mark.real
 async def test_rights_that_are_taken_away_stop_only_what_needs_them_until_they_are_given_back(
     real, client, namespace, road_to
@@ -236,10 +243,9 @@ async def test_rights_that_are_taken_away_stop_only_what_needs_them_until_they_a
     maps = Notes(ConfigMap, "maps", namespace, label_selector="role")
     secrets = Notes(Secret, "secrets", namespace, label_selector="role")
     source = f"secrets in {namespace} where role"
-    role = f"{namespace}-limited"
 
     async def give(*given: dict[str, Any]) -> None:
-        await client.patch(ROLES, role, {"rules": list(given)}, type=PatchType.MERGE, namespace=namespace)
+        await give_only(client, namespace, *given)
 
     def problem() -> str:
         return manager.ready()[f"source {source}"] or ""
@@ -295,9 +301,7 @@ async def test_a_write_that_is_forbidden_is_told_with_its_rule_and_succeeds_once
             errors = {"controller": "marker"}
             await eventually(lambda: metric(registry, "controller_runtime_reconcile_errors_total", **errors) >= 2)
             assert metric(registry, "controller_runtime_reconcile_panics_total", **errors) == 0
-            allowed = {"rules": [{**reading, "verbs": ["list", "watch", "patch"]}]}
-            name = f"{namespace}-writer"
-            await client.patch(ROLES, name, allowed, type=PatchType.MERGE, namespace=namespace)
+            await give_only(client, namespace, {**reading, "verbs": ["list", "watch", "patch"]})
 
             async def done() -> bool:
                 return (await client.get(ConfigMap, "one", namespace=namespace)).data == {"done": "yes"}

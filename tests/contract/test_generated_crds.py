@@ -27,6 +27,7 @@ DEFINITIONS = CustomResourceDefinition.KIND
 NAMES = [kind.KIND.qualified for operator in OPERATORS for kind in load_operator(operator).kinds] + [
     "backups.example.org",
     "databases.example.org",
+    "sites.example.org",
     "webapps.example.org",
 ]
 

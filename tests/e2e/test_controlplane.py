@@ -60,10 +60,9 @@ async def test_a_service_account_may_do_what_its_rules_say_in_its_namespace_or_e
     await wide("get", "pods", "-A")
 
 
-async def test_an_identity_that_exists_already_is_an_error_that_names_the_request(real, namespace):
-    await real.user(f"{namespace}-twice", [PODS], namespace=namespace)
-    with pytest.raises(IdentityError, match=rf"POST /apis/rbac.*/namespaces/{namespace}/roles: 409: .*already exists"):
-        await real.user(f"{namespace}-twice", [PODS], namespace=namespace)
+async def test_rights_that_the_server_rejects_are_an_error_that_names_the_request(real, namespace):
+    with pytest.raises(IdentityError, match=rf"POST /apis/rbac.*/namespaces/{namespace}/roles: 422: .*verbs"):
+        await real.user(f"{namespace}-wrong", [{**PODS, "verbs": []}], namespace=namespace)
 
 
 async def test_a_wrong_token_is_refused(real):

@@ -7,6 +7,7 @@ import kopf
 from kubernetes import client, config, watch
 from observations import DEFINITION, GROUP, NAMESPACE, PLURAL, VERSION, is_established, see, until_served, widget
 
+HANDLED = "kopf.zalando.org/last-handled-configuration"
 PLACE = (GROUP, VERSION, NAMESPACE, PLURAL)
 config.load_kube_config()
 definitions, widgets, core = client.ApiextensionsV1Api(), client.CustomObjectsApi(), client.CoreV1Api()
@@ -66,7 +67,9 @@ for event in watch.Watch().stream(widgets.list_namespaced_custom_object, *PLACE,
     live = event["object"]
     if event["type"] == "DELETED":
         break
-    if live.get("status", {}).get("ready") and resize:
+    # kopf calls its handlers in several rounds; a change in between would be part of the creation
+    is_handled = HANDLED in live["metadata"].get("annotations", {})
+    if live.get("status", {}).get("ready") and is_handled and resize:
         resize = False
         see("ready", finalizers=live["metadata"]["finalizers"], spec=live["spec"])
         child = core.read_namespaced_config_map("a", NAMESPACE)

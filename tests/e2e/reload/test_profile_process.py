@@ -178,7 +178,7 @@ async def test_the_role_of_shipshape_is_enough(full, client, namespace, start, t
 async def test_a_flag_that_is_wrong_is_one_line_and_ends_as_wrong_usage(full, namespace, tmp_path):
     process = await asyncio.create_subprocess_exec(
         STEERSMAN,
-        *("reload", "--profile", "reloader", "--webhook-url=http://hooks.example.org"),
+        *("reload", "--profile", "reloader", "--webhook-url=hooks.example.org"),
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         stderr=asyncio.subprocess.PIPE,
     )

@@ -29,6 +29,14 @@ main(sys.argv[2:])
 """
 
 
+SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata: {name: prometheus, namespace: monitoring, labels: {app: prometheus}}
+spec: {ports: [{port: 9090}]}
+"""
+
+
 def interrupted(moment, *arguments, cwd):
     command = [sys.executable, "-c", AT_AN_IMPORT, str(moment), *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
@@ -70,11 +78,12 @@ def test_an_interrupted_init_leaves_a_whole_project_or_none(moment, tmp_path):
         ("migrate", "from", "reloader", "--help"),
         ("completion", "bash"),
         ("graph", "-f", str(ROOT / "tests/e2e/docs/given/docs-gitops"), "-o", "svg"),
-        ("toolset", "render", "-f", str(ROOT / "tests/e2e/docs/given/docs-toolset/services.yaml")),
+        ("toolset", "render", "-f", "services.yaml"),
     ],
     ids=lambda words: words[0],
 )
 def test_a_pipe_that_nobody_reads_is_no_error(arguments, tmp_path):
+    (tmp_path / "services.yaml").write_text(SERVICE)
     read, write = os.pipe()
     os.close(read)
     program = [sys.executable, "-m", "steersman", *arguments]

@@ -55,7 +55,7 @@ def test_keys_in_trouble_are_shown_and_need_a_person(process, capsys):
 def test_a_process_that_is_not_ready_needs_a_person(process, capsys):
     where = process(checks=(Check(name="caches", problem="not synced"),))
     assert _run(["status", "--url", where]) == 3
-    assert ", NOT READY\n  caches: not synced\n" in capsys.readouterr().out
+    assert ", NOT READY\nNot ready: caches\n  not synced\n" in capsys.readouterr().out
 
 
 def test_when_all_is_well_the_code_is_0(process, capsys):
