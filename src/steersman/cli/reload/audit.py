@@ -101,7 +101,7 @@ def _draw(console: Console, found: list[StalePod], *, complete: bool) -> None:
             str(stale.workload),
             stale.started,
             "  ".join(f"{source.source}#{','.join(source.keys)} at {source.changed}" for source in stale.sources),
-            "enabled" if stale.enrolled else "not enabled",
+            "enrolled" if stale.enrolled else "not enrolled",
         )
         for stale in found
     ]
