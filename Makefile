@@ -104,7 +104,7 @@ $(DOCUMENTED): docs/requirements.lock $(PACKAGE)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
-lock: setup ## choose versions anew, within the ranges of pyproject.toml
+lock: setup ## choose versions again, within the ranges of pyproject.toml
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock pyproject.toml
 	$(COMPILE) --constraints requirements.lock --output-file image/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --constraints requirements.lock --output-file image/build.lock -

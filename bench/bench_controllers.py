@@ -1,7 +1,7 @@
 """What reconciling costs: many custom resources, one child each by server-side apply, then peace.
 
 The first run of each operator meets objects without children. When all is done, every object gets an annotation that
-means nothing, so that each is reconciled once more although nothing is to do; then the operator is started anew on the
+means nothing, so that each is reconciled once more although nothing is to do; then the operator is started again on the
 finished cluster. The audit log of the API server is the judge of what it wrote each time.
 """
 

@@ -80,7 +80,7 @@ def main() -> int:
         "is, in a process of its own. CPU per change sent, from complete to the last change seen: the median of "
         f"{options.runs} runs, taken in turns (one run of kopf). A contender that has not seen the last change "
         f"{PATIENCE:.0f} s after it was sent is not waited for: the server has ended its watch because it was too far "
-        "behind, and it has listed the objects anew. Handled is what its handler was given until then.",
+        "behind, and it has listed the objects again. Handled is what its handler was given until then.",
         {
             "name": "",
             "cpu": "CPU µs per change",

@@ -89,7 +89,7 @@ ROWS: dict[str, list[tuple[str, str, list[tuple[str, str]]]]] = {
             ],
         ),
         (
-            "Drift put right",
+            "Drift repaired",
             "short",
             [("sum by (drift_type) (increase(toolset_configmap_drift_detected_total[1h]))", "{{drift_type}}")],
         ),
@@ -124,7 +124,7 @@ ROWS: dict[str, list[tuple[str, str, list[tuple[str, str]]]]] = {
             "short",
             [
                 ("sum(increase(steersman_dns_drift_found_total[1h]))", "found"),
-                ("sum(increase(steersman_dns_drift_repaired_total[1h]))", "put right"),
+                ("sum(increase(steersman_dns_drift_repaired_total[1h]))", "repaired"),
             ],
         ),
     ],

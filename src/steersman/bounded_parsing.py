@@ -165,7 +165,7 @@ class _Scale:
             (self.expanded, budget.expanded, "bytes"),
         ):
             if much > most:
-                raise BudgetError(f"stands for more than {most} {what} by line {_line(event)}, aliases written out")
+                raise BudgetError(f"expands to more than {most} {what} by line {_line(event)}, aliases included")
 
 
 def check_yaml(text: str | bytes, budget: Budget) -> tuple[int, int]:

@@ -37,7 +37,7 @@ class Logger:
         return Logger(self._name, **{**self._values, **values})
 
     def debug(self, event: str, **values: Any) -> None:
-        """For who looks for a cause."""
+        """Details for finding a cause."""
         self._say("debug", event, values)
 
     def info(self, event: str, **values: Any) -> None:

@@ -133,9 +133,9 @@ def test_nothing_but_the_one_door_loads_yaml():
 
 def test_a_tag_that_a_directive_makes_long_counts_at_every_value_that_has_it() -> None:
     directive = f"%TAG !e! tag:{'x' * 60_000}\n---\n"
-    with pytest.raises(BudgetError, match="stands for more than 1048576 bytes"):
+    with pytest.raises(BudgetError, match="expands to more than 1048576 bytes"):
         load_yaml(directive + "- !e!a b\n" * 7000, Budget())
-    with pytest.raises(BudgetError, match="stands for more than 1048576 bytes"):
+    with pytest.raises(BudgetError, match="expands to more than 1048576 bytes"):
         load_yaml(directive + "- !e!a []\n" * 7000, Budget())
 
 

@@ -283,7 +283,7 @@ class Reflector(Generic[T]):
             if not deadline.expired:
                 raise
             self._metrics.stale()
-            stale = StaleWatch(f"nothing heard for {deadline.seconds:.0f} s although the server should have spoken")
+            stale = StaleWatch(f"no bytes from the API server for {deadline.seconds:.0f} s on an open watch")
             return Failed(stale, watching.reached, watching.events, watching.pending is None)
         except KubeError as error:
             return Failed(error, watching.reached, watching.events, watching.pending is None)
@@ -374,7 +374,7 @@ class Reflector(Generic[T]):
         if known == error.reason:
             return
         if self._progress.refused_limit > REFUSED_LIMIT and isinstance(error, NotFound):
-            self._log.info("the kind is not installed; it is taken up when it is")
+            self._log.info("the kind is not installed; watching starts when it is")
         else:
             say = self._log.error if error.code in {401, 403} else self._log.info
             if isinstance(error, NotFound):  # a kind that is not there: the manager says so, of all that are missing

@@ -75,7 +75,7 @@ def _waits_for(manager: Manager) -> str:
 
 
 def _running_keys(manager: Manager) -> str:
-    """Which keys are still being reconciled, which may wait for a virtual clock that nobody moves."""
+    """Which keys are still being reconciled, which may wait for a virtual clock that the test does not move."""
     held = {name: runner.queue.describe()["counts"]["running"] for name, runner in manager.runners.items()}
     busy = [f"{name} reconciles {count}" for name, count in held.items() if count]
     return ", ".join(busy) or "no key is being reconciled"

@@ -356,7 +356,7 @@ _SCALARS: Final[dict[str, type | tuple[type, ...]]] = {
 
 
 def schema_props(value: Any, path: str) -> Any:
-    """A JSON schema as it is, every field of it of its own type; what nobody knows is left for the schema's rules."""
+    """A JSON schema as it is, every field of it of its own type; unknown fields are left to the rules of the schema."""
     if not isinstance(value, dict):
         raise _mismatch(value, path, "object")
     for name, field in value.items():

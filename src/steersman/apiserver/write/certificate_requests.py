@@ -1,7 +1,7 @@
 """CertificateSigningRequests: who asks is who wrote it, and each part of the status has a writer of its own.
 
 The requester is the authenticated user, whatever the body says. `approval` writes the conditions and `status` the
-certificate; neither can write what belongs to the other, and nobody writes the spec again. Pure.
+certificate; neither can write what belongs to the other, and the spec never changes. Pure.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Story:
         after = await stage.restarts()
         _expect(after["cart"] == before["cart"], "cart uses another key, and must not restart")
         self._answer("deployment/checkout and deployment/payments were restarted: nothing is lost")
-        self._answer("deployment/cart uses another key of it and was left alone")
+        self._answer("deployment/cart uses another key of it and was not restarted")
 
     async def _flapping(self, stage: Stage) -> None:
         self._title("Two programs fight over a key, and the budget stops the restarts")

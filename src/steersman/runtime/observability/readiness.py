@@ -125,7 +125,7 @@ def _progress(health: SourceHealth) -> str:
     if health.coverage and not health.objects:
         return health.coverage
     objects = f"{health.objects} objects{f' ({health.coverage})' if health.coverage else ''}"
-    return f"{objects}, revision {health.resource_version or 'unknown'}, {heard}"
+    return f"{objects}, resourceVersion {health.resource_version or 'unknown'}, {heard}"
 
 
 def _asked(check: Callable[[], str | None]) -> str | None:

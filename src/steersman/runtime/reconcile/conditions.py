@@ -38,7 +38,7 @@ class Condition(Struct, omit_defaults=False):  # written in full: the API requir
     type: str
     """The aspect that the condition is about, such as `Ready`."""
     status: Status
-    """`True`, `False`, or `Unknown` when it cannot be told."""
+    """`True`, `False`, or `Unknown`."""
     reason: str = ""
     """Why the condition has this status, in one word for programs."""
     message: str = ""

@@ -187,7 +187,7 @@ class ManagedCertificates:
     def _name_strangers(self, found: frozenset[tuple[str, str]]) -> None:
         for webhook, host in sorted(found - self._strangers):
             log.warning(
-                "a webhook that calls another server is left alone: choose another name, or serve under that host",
+                "a webhook that calls another server is not changed: choose another name, or serve under that host",
                 configuration=self._configuration,
                 webhook=webhook,
                 calls=host,

@@ -279,7 +279,7 @@ function start(box) {
     });
   }
   canvas.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && document.activeElement !== canvas) return; // the page scrolls, unless somebody is at the map
+    if (!event.ctrlKey && document.activeElement !== canvas) return; // the page scrolls, unless the map has the focus
     event.preventDefault();
     const frame = canvas.getBoundingClientRect();
     zoomBy(Math.exp(-event.deltaY / 400), event.clientX - frame.left, event.clientY - frame.top);

@@ -99,7 +99,7 @@ async def test_webhooks_of_another_program_under_the_same_name_are_left_alone_an
     assert server.bundles(MUTATING) == [theirs]
     assert server.bundles(VALIDATING) == [theirs, server.trust]
     assert len(server.patches) == 1
-    assert [line["calls"] for line in logs if "left alone" in line["event"]] == [
+    assert [line["calls"] for line in logs if "is not changed" in line["event"]] == [
         "database.other.svc",
         "elsewhere.example.org",
     ]

@@ -27,7 +27,7 @@ class DnsMetrics:
         self.updates = Counter("steersman_dns_updates", "Zones created and updates sent to servers.", registry=where)
         self.errors = Counter("steersman_dns_server_errors", "Failures by server.", ["server"], registry=where)
         self.drift = Counter("steersman_dns_drift_found", "Names that were not as they should be.", registry=where)
-        self.repaired = Counter("steersman_dns_drift_repaired", "Names that were put right.", registry=where)
+        self.repaired = Counter("steersman_dns_drift_repaired", "Names that were repaired.", registry=where)
         self.serial = Gauge("steersman_dns_zone_serial", "The serial being served.", ["zone"], registry=where)
         self.behind = Gauge(
             "steersman_dns_secondaries_behind", "Secondaries that have not caught up.", ["zone"], registry=where

@@ -356,7 +356,7 @@ class ZoneReconciler:
         where = "; ".join(f"{server} has {some_of(names, 5)}" for server, names in sorted(report.foreign.items()))
         summary.reason = "ForeignData"
         summary.message = (
-            f"unmanaged records kept: {where}. Make records of them (steersman dns import), leave the names to others "
+            f"unmanaged records kept: {where}. Make records of them (steersman dns import), keep them unmanaged "
             f'(annotation {DRIFT_IGNORE}), or have them removed (annotation {ADOPT}: "true")'
         )
         ready = find_condition(zone.status.conditions if zone.status else None, "Ready")

@@ -239,6 +239,6 @@ def _service(instance: Bind9Instance, shared: _Shared) -> Iterator[Refusal]:
             if value not in SERVICE_VALUES[field]:
                 yield Refusal(f"{path}.spec.{field}", f"only {' or '.join(SERVICE_VALUES[field])}")
         elif field not in SERVICE_FIELDS:
-            yield Refusal(f"{path}.spec.{field}", "could claim an address of others")
+            yield Refusal(f"{path}.spec.{field}", "could claim an address of another service")
     for name in sorted(wanted.annotations or {}):
         yield Refusal(f"{path}.annotations.{name}", "could instruct another controller")

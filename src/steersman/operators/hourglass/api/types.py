@@ -316,7 +316,7 @@ class PerformerStatus(Struct):
     ready: bool = False
     """Whether a pod serves requests."""
     pod_name: str = ""
-    """The pod to look at: a ready one if there is any, of the newest template first."""
+    """The pod to inspect first: a ready pod if there is one, of the newest template."""
     service_name: str = ""
     """Name of the Service, `performer-NAME`."""
     grpc_endpoint: str = ""

@@ -1,6 +1,6 @@
 """The Service of a performer, and on demand its disruption budget and network policy. Pure.
 
-All have the performer's name and label, so they are found whoever owns them.
+All have the performer's name and label, so they are found whatever their owner.
 """
 
 from __future__ import annotations

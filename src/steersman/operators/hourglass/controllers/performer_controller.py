@@ -114,14 +114,15 @@ class PerformerReconciler:
     # -- which keys a change enqueues ----------------------------------------------------------------------------------
 
     def rejected_in(self, obj: Any) -> Iterable[NamespacedName]:
-        """The performers whose pods the API server rejected, and may accept now.
+        """The performers whose pods the API server rejected, and may accept now."""
+        return [key for key in self._rejections if not obj.namespace or key.namespace == obj.namespace]
 
-        Their retry delay starts again: admission may see the change a moment after us, and then the next attempt must
-        not be minutes away.
+    def restart_retry_delay(self, _obj: Any, keys: Iterable[NamespacedName]) -> None:
+        """Retry these performers soon again if their next attempt is rejected too.
+
+        Admission may see a change a moment after us; then the attempt that follows must not be minutes away.
         """
-        found = [key for key in self._rejections if not obj.namespace or key.namespace == obj.namespace]
-        self._rejections |= dict.fromkeys(found, 0)
-        return found
+        self._rejections |= dict.fromkeys((key for key in keys if key in self._rejections), 0)
 
     def with_executor(self, executor: StoredExecutor, cache: Any) -> Iterable[NamespacedName]:
         """The performers that refer to an executor."""

@@ -79,7 +79,7 @@ def controllers(
         .watches(StoredExecutor, to=performers.with_executor, when=spec("config", "performers"))
         .watches(Pod, to=performers_of, label_selector=f"{APP}={PERFORMER_APP}")
         .watches(views.PerformerService, views.BudgetMeta, views.PolicyMeta, to=performers_of)
-        .watches(*views.ADMITTING_HERE, to=performers.rejected_in)
+        .watches(*views.ADMITTING_HERE, to=performers.rejected_in, on_enqueue=performers.restart_retry_delay)
         .index(Pod, OWNER, pod_owners)
         .index(StoredPerformer, PHASE, phase_of)
         .index(StoredPerformer, EXECUTOR, executor_of)
@@ -88,7 +88,9 @@ def controllers(
         .with_options(concurrency=CONCURRENCY, shared_objects=True)
     )
     if everywhere:
-        made = made.watches(*views.ADMITTING_ANYWHERE, to=performers.rejected_in)
+        made = made.watches(
+            *views.ADMITTING_ANYWHERE, to=performers.rejected_in, on_enqueue=performers.restart_retry_delay
+        )
     executor = (
         Controller(StoredExecutor, executors.reconcile, "hourglassexecutor")
         .when(generation | finalizers)

@@ -122,7 +122,7 @@ async def carry_on(ctx: Context, workload: Workload, intent: Intent, *, marked: 
         original = None
     if original is not None and original["metadata"]["uid"] == intent.uid:
         if not _agree(original, manifest) and marked.get(intent.uid) != mark_of(manifest):
-            message = f"job/{intent.name} does not say that this stands in for it ({RECREATED_BY}): nothing is done"
+            message = f"job/{intent.name} does not name this Job as its replacement ({RECREATED_BY}): nothing is done"
             ctx.event(workload, "NotAStandIn", f"{message}; delete this Job if it is not needed", warning=True)
             return requeue(after=DOUBT_SECONDS)
         if not original["metadata"].get("deletionTimestamp"):

@@ -371,7 +371,7 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     order_with: tuple[str, ...] = ()  # namespaces whose order, failures and numbers count, if they say so too; * is all
     rollout_deadline: str = "10m"  # after which a rollout that is not available has failed
     pods: bool = True  # ask pods why a rollout takes long
-    policies: bool = True  # heed ReloadPolicy and ClusterReloadPolicy, where they are installed
+    policies: bool = True  # apply ReloadPolicy and ClusterReloadPolicy, where they are installed
     notify: tuple[ReceiverConfig, ...] = ()  # who gets a message about each change
     actions: tuple[str, ...] = ()  # http, evict: actions besides restart and none that workloads may ask for
     compare: tuple[CompareConfig, ...] = ()  # how keys are compared, where not byte by byte

@@ -204,7 +204,7 @@ class HookRunner:
         if answer is None or answer is True:
             return allow()
         if answer is False:
-            return hold("it said no")
+            return hold("the hook returned False")
         if not isinstance(answer, Decision):
             return self._default(f"{type(answer).__name__} is not a decision")
         problem = _problem_of(answer)

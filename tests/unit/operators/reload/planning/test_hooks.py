@@ -37,7 +37,7 @@ def test_sources_are_named_as_people_of_the_namespace_name_them():
         (allow(), True, ""),
         (None, True, ""),
         (True, True, ""),
-        (False, False, "it said no"),
+        (False, False, "the hook returned False"),
         (hold("not today", 60), False, "not today"),
     ],
 )

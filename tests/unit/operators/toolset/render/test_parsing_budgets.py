@@ -17,7 +17,7 @@ def test_overrides_that_stand_for_too_much_are_refused_before_they_are_built():
     assert len(REPEATED) < 200 * KIB
     tracemalloc.start()
     try:
-        with pytest.raises(FormatError, match="stands for more than 1048576 bytes"):
+        with pytest.raises(FormatError, match="expands to more than 1048576 bytes"):
             parse_overrides(REPEATED)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -28,4 +28,4 @@ def test_overrides_that_stand_for_too_much_are_refused_before_they_are_built():
 def test_the_last_valid_overrides_count_while_the_new_ones_are_beyond_the_budget():
     said, error = read_overrides(REPEATED, "prometheus: {enabled: false}")
     assert said.toolsets == {"prometheus": {"enabled": False}}
-    assert "stands for more than" in error
+    assert "expands to more than" in error
