@@ -18,6 +18,7 @@ import pytest
 from steersman.apiserver import EmbeddedServer
 from steersman.testing.controlplane.binaries import BinariesError
 from steersman.testing.plugin import unavailable
+from steersman.testing.raw_api import RawApi, ssl_context
 from tests.support.programs.crates import KUBE_RS
 from tests.support.programs.go_programs import CLIENT_GO
 from tests.support.programs.python_environments import python_environment
@@ -50,12 +51,15 @@ async def test_clients_of_different_languages_see_the_same(tmp_path: Path):
 async def live(name: str, server: ApiServer, kubeconfig: Path) -> list[Any]:
     """What a life saw, or what it said when it failed."""
     server.write_kubeconfig(kubeconfig)
+    namespace = f"life-of-{name}"  # what a life leaves behind is not in the way of tests that use "default"
+    async with RawApi(server.url, token=server.token, ssl_context=ssl_context(server.ca_pem)) as api:
+        await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": str(kubeconfig.parent),
         "KUBECONFIG": str(kubeconfig),
         "CONFORMANCE_CLIENT": name,
-        "CONFORMANCE_NAMESPACE": "default",
+        "CONFORMANCE_NAMESPACE": namespace,
     }
     process = await asyncio.create_subprocess_exec(
         *command(name),
