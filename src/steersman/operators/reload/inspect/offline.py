@@ -121,9 +121,10 @@ class OfflineInspection:
             return source_transform(self._kept, self._hashes, self.options.features.compare, self.forms)(source)
         if kind in self.rules:
             rule = self.rules[kind]
-            self.dialects_off.update(dialects_off(self.options, _annotations(manifest)))
             workload = codec_for(workload_class(rule.kind)).object(msgspec.json.encode(manifest))
-            return workload_transform(rule, self._kept, kind_aliases(self.options.kinds))(workload)
+            kept = workload_transform(rule, self._kept, kind_aliases(self.options.kinds))(workload)
+            self.dialects_off.update(dialects_off(self.options, _annotations(manifest)))  # valid, as it was decoded
+            return kept
         if kind == (ProviderStatus.KIND.group, ProviderStatus.KIND.kind):
             return status_transform(self._hashes)(codec_for(ProviderStatus).object(msgspec.json.encode(manifest)))
         if kind == (ProviderClass.KIND.group, ProviderClass.KIND.kind):
