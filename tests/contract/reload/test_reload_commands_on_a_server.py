@@ -294,6 +294,25 @@ async def test_why_says_which_dialect_of_the_annotations_is_off(cluster, client,
     assert "dialect is off" not in shown
 
 
+async def test_status_finds_the_leader_by_its_lease_and_says_when_its_pod_cannot_be_reached(
+    cluster, client, namespace, tmp_path
+):
+    meta = {"name": "web", "namespace": namespace}
+    spec = {"containers": [{"name": "main", "image": "none"}]}
+    await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    held = {"holderIdentity": "web_1", "leaseDurationSeconds": 15}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {**meta, "name": "steersman"}}
+    await client.create({**lease, "spec": held})
+    path = tmp_path / "kubeconfig"
+    cluster.write_kubeconfig(path)
+    process = await asyncio.create_subprocess_exec(
+        *(STEERSMAN, "status", "--kubeconfig", str(path), "-n", namespace), stderr=asyncio.subprocess.PIPE
+    )
+    _, shown = await process.communicate()
+    assert process.returncode == 1
+    assert f"pod/web in {namespace} leads and cannot be reached through the API server: " in shown.decode()
+
+
 async def test_a_kind_whose_definition_is_removed_after_discovery_has_no_objects(cluster, client, namespace):
     gone = Kind(group="gone.example.org", version="v1", kind="Fleet", plural="fleets")
     kind = KindConfig(
