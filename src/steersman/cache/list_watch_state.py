@@ -19,7 +19,9 @@ smaller ones if a page is too large as well; it wins over the former, because it
 
 How long to wait: a 410 is an answer and is followed by a list at once, however long the server was away before.
 Backoff is for silence, for errors, and for a 410 that follows a 410. A server that cannot be reached is tried every few
-seconds, which costs it nothing; one that answers with errors is left alone for longer.
+seconds, which costs it nothing; one that answers with errors is left alone for longer. Silence and errors are counted
+apart, and silence begins the count of errors again: a server that starts answers 401, 403 or 503 for a moment, and the
+first of these answers must not wait as long as the tenth.
 
 A step says *what*, with which delay; `steersman.cache.reflector` does it and reports an outcome. Nothing here waits,
 reads a clock or does I/O, so every rule is one line of a table in the tests.
@@ -78,6 +80,7 @@ LISTING_LIMIT = 10.0  # …or here where lists stand in for a watch that is not 
 BACKOFF_FORGET = 120.0  # seconds without a failure after which the next one counts as the first
 SHORT_WATCH = 1.0  # a watch that ends sooner than this without an event is a failing server, not an idle one
 LONG_STREAM = 60.0  # a stream that was incomplete for so long would not have become complete
+SILENCE = (ConnectionFailed, RequestTimeout)  # no answer
 PATIENCE = 5  # failed watches in a row after which the revision itself is doubted, and everything listed again
 
 
@@ -152,8 +155,9 @@ class ListWatchState(msgspec.Struct, frozen=True):
     expired: bool = False  # the last list's pages expired before its end: everything in one answer
     page: int | None = None  # everything in one answer is too large: always pages, of so many objects
     refused_limit: float = REFUSED_LIMIT  # how long to wait for a missing kind or right
-    failures: int = 0
-    failed_at: float = 0.0
+    failures: int = 0  # answers that were errors, since the last silence
+    silences: int = 0  # requests without an answer
+    failed_at: float = 0.0  # the last of either
     expirations: int = 0  # answers of 410 one after the other, counted apart: silence before the first delays nothing
     expired_at: float = 0.0
     doubts: int = 0  # failed watches in a row
@@ -232,7 +236,7 @@ def _after_failed_list(
     if isinstance(error, ResourceExpired):
         return _list_after_expiry(progress, error, now, random)
     limit = progress.refused_limit if isinstance(error, (NotFound, Forbidden)) else _limit_for(error)
-    progress, delay = _back_off(progress, now, random, limit)
+    progress, delay = _back_off(progress, now, random, limit, silent=isinstance(error, SILENCE))
     return progress, first_step(progress, after=_at_least(delay, error))
 
 
@@ -246,7 +250,7 @@ def _after_failed_watch(
     if isinstance(error, ResourceExpired):
         return _list_after_expiry(progress, error, now, random)
     limit = LISTING_LIMIT if isinstance(error, Forbidden) else _limit_for(error)
-    progress, delay = _back_off(progress, now, random, limit)
+    progress, delay = _back_off(progress, now, random, limit, silent=isinstance(error, SILENCE))
     delay = _at_least(delay, error)
     if isinstance(error, (ConnectionFailed, TooManyRequests)):
         return progress, WatchStep(progress.revision, after=delay)
@@ -285,12 +289,13 @@ def _limit_for(error: Exception) -> float:
 
 
 def _back_off(
-    progress: ListWatchState, now: float, random: Random, limit: float = BACKOFF_LIMIT
+    progress: ListWatchState, now: float, random: Random, limit: float = BACKOFF_LIMIT, *, silent: bool = False
 ) -> tuple[ListWatchState, float]:
     lately = now - progress.failed_at < max(BACKOFF_FORGET, 4 * limit)
-    failures = progress.failures if lately else 0
-    progress = msgspec.structs.replace(progress, failures=failures + 1, failed_at=now)
-    return progress, _delay(failures, limit, random)
+    failures, silences = (progress.failures, progress.silences) if lately else (0, 0)
+    after = (0, silences + 1) if silent else (failures + 1, silences)
+    progress = msgspec.structs.replace(progress, failures=after[0], silences=after[1], failed_at=now)
+    return progress, _delay(silences if silent else failures, limit, random)
 
 
 def _delay(failures: int, limit: float, random: Random) -> float:

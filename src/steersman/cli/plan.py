@@ -9,7 +9,6 @@ Each operator answers for its own kinds; this module only asks them and joins th
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,9 +16,11 @@ import click
 from steersman.cli.exit_codes import exit_code
 from steersman.cli.kube_options import kube_options
 from steersman.cli.output import output_option
+from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = ["command"]
 
@@ -27,15 +28,17 @@ __all__ = ["command"]
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
 @click.option("--live", is_flag=True, help="Compare with the cluster instead of taking every source as changed.")
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@settings_options
 @kube_options
 @output_option("name")
 @click.pass_context
 def command(
     ctx: click.Context,
+    *,
     names: tuple[str, ...],
     live: bool,
     config: Path | None,
+    dialects: tuple[str, ...],
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
@@ -58,10 +61,11 @@ def command(
     from steersman.cli.hourglass.commands import draw_plan as draw_objects
     from steersman.cli.manifest_files import read_manifests
     from steersman.cli.output import show
+    from steersman.cli.reload.inspection import reload_options
     from steersman.cli.reload.plan import draw, forecast_of, names_of
 
     found = read_manifests(names)
-    made = forecast_of(found, config, kubeconfig, context, namespace, live=live)
+    made = forecast_of(found, reload_options(config, dialects), kubeconfig, context, namespace, live=live)
     manifests = [manifest for _, manifest in found.objects]
     objects = _hourglass(_of(manifests, "hourglass"), config, kubeconfig, context, namespace, live=live)
     rows, problems = _dns(_of(manifests, "dns"), kubeconfig, context, namespace, live=live)

@@ -8,7 +8,6 @@ dnszone/x, any KIND/NAME  conditions and Events, and for a zone what `steersman 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,8 +16,11 @@ import msgspec
 from steersman.cli.exit_codes import exit_code
 from steersman.cli.kube_options import complete_workload, kube_options
 from steersman.cli.output import output_option
+from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from steersman.kube.client.client import Client
@@ -45,8 +47,7 @@ class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command()
 @click.argument("target", metavar="KIND/NAME|DOMAIN", shell_complete=complete_workload)
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
-@click.option("--dialect", "dialects", multiple=True, metavar="NAME", help="Read the annotations of this program too.")
+@settings_options
 @kube_options
 @output_option()
 @click.pass_context

@@ -255,6 +255,22 @@ async def test_an_approval_of_nothing_says_so_and_writes_nothing(cluster, client
     assert "steersman.dev/approve" not in (found.annotations or {})
 
 
+async def test_a_change_can_be_approved_for_workloads_of_a_dialect_that_the_command_does_not_name(
+    cluster, client, namespace, steersman
+):
+    await client.create(configmap(namespace, "a"))
+    web = deployment(namespace)
+    web["metadata"]["annotations"] = {"reloader.stakater.com/auto": "true", "steersman.dev/freeze": "true"}
+    await client.create(web)
+    config = ReloadConfig(quiet_period="0s", namespaces=(namespace,), kinds=("Deployment",), dialects=("reloader",))
+    async with running(client, *operator(config, registry=CollectorRegistry())):
+        await eventually(lambda: marked(client, namespace, "steersman.dev/applied"), timeout=60)
+    await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
+    _, shown = await steersman("reload", "approve", "configmap/app")
+    found = await client.get(ConfigMap, "app", namespace=namespace)
+    assert shown == f"configmap/app: the change to {found.annotations['steersman.dev/approve']} is approved\n"
+
+
 async def test_why_explains_an_object_of_any_kind_by_its_conditions_and_events(cluster, client, namespace, steersman):
     pod = {"metadata": {"labels": {"app": "import"}}, "spec": {"containers": [{"name": "main", "image": "job:1"}]}}
     spec = {"replicas": 0, "selector": {"app": "import"}, "template": pod}
@@ -276,6 +292,25 @@ async def test_why_says_which_dialect_of_the_annotations_is_off(cluster, client,
     assert "the reloader dialect is off: --dialect reloader" in shown
     _, shown = await steersman("why", "deployment/web", "--dialect", "reloader")
     assert "dialect is off" not in shown
+
+
+async def test_status_finds_the_leader_by_its_lease_and_says_when_its_pod_cannot_be_reached(
+    cluster, client, namespace, tmp_path
+):
+    meta = {"name": "web", "namespace": namespace}
+    spec = {"containers": [{"name": "main", "image": "none"}]}
+    await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    held = {"holderIdentity": "web_1", "leaseDurationSeconds": 15}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {**meta, "name": "steersman"}}
+    await client.create({**lease, "spec": held})
+    path = tmp_path / "kubeconfig"
+    cluster.write_kubeconfig(path)
+    process = await asyncio.create_subprocess_exec(
+        *(STEERSMAN, "status", "--kubeconfig", str(path), "-n", namespace), stderr=asyncio.subprocess.PIPE
+    )
+    _, shown = await process.communicate()
+    assert process.returncode == 1
+    assert f"pod/web in {namespace} leads and cannot be reached through the API server: " in shown.decode()
 
 
 async def test_a_kind_whose_definition_is_removed_after_discovery_has_no_objects(cluster, client, namespace):

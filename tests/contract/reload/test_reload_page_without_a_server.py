@@ -51,13 +51,16 @@ async def test_a_workload_is_unknown_while_the_api_server_is_away_and_current_wh
                 return text_of(now.page(cache, {}, {})), text_of(workload.page(cache, path, {}))
 
             await eventually(lambda: standing() == [RestartState.CURRENT])
-            assert "The workload is current." in drawn()[0]
+            assert "Everything is all right." in drawn()[0]
+            assert "1● Current" in drawn()[0]
             proxy.refuse()
             await proxy.reset()
             await eventually(lambda: standing() == [RestartState.UNKNOWN])
             first, own = drawn()
-            assert "1 unknown." in first
-            assert "current" not in first
+            assert "1? Unknown" in first
+            assert "cannot be read; last seen: " in first
+            assert "Current" not in first
+            assert "all right" not in first
             assert "Nothing is waiting" not in first
             assert "last seen current" in own
             assert "applied" not in own

@@ -4,11 +4,12 @@
 
 The commands it knows: `cat` (stdin to stdout until stdin is closed), `exit N`, `size` (answers each resize), `fail` (an
 error frame that is not an exit code), `hangup` (closes without a status), `both` (one line on each output), and those
-that docs/howto/pods.md runs.
+that docs/howto/pods.md runs. `objects` are answered by their path; `backends` lead from ports of pods to local ones.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, Self
 
@@ -24,12 +25,15 @@ class StreamsServer:
         self._protocols = protocols
         self.requests: list[tuple[str, list[tuple[str, str]]]] = []
         self.offered: list[str] = []
+        self.objects: dict[str, Any] = {}
+        self.backends: dict[int, int] = {}
         self.log = b"first\n\nthird\nunfinished"
         app = web.Application()
         pod = "/api/v1/namespaces/{namespace}/pods/{name}"
         app.router.add_get(pod + "/log", self._log)
         app.router.add_get(pod + "/exec", self._exec)
         app.router.add_get(pod + "/portforward", self._forward)
+        app.router.add_get("/{path:.*}", self._object)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
     async def __aenter__(self) -> Self:
@@ -44,6 +48,12 @@ class StreamsServer:
     def _note(self, request: web.Request) -> None:
         self.requests.append((request.path, list(request.query.items())))
         self.offered.append(request.headers.get("Sec-WebSocket-Protocol", ""))
+
+    async def _object(self, request: web.Request) -> web.StreamResponse:
+        self._note(request)
+        missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": f"{request.path} not found"}
+        found = self.objects.get(request.path, missing)
+        return web.json_response(found, status=found.get("code", 200))
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
         self._note(request)
@@ -105,6 +115,8 @@ class StreamsServer:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         self._note(request)
+        if refused := self.objects.get(request.path):
+            return web.json_response(refused, status=refused["code"])
         socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
         await socket.prepare(request)
         port = int(request.query["ports"])
@@ -112,7 +124,20 @@ class StreamsServer:
             await socket.send_bytes(bytes([channel]) + port.to_bytes(2, "little"))
         if port == 1:
             await socket.send_bytes(b"\x01connection refused")
+        if port in self.backends:
+            await self._through(socket, self.backends[port])
+            return socket
         async for message in socket:
             if message.type is WSMsgType.BINARY:
                 await socket.send_bytes(b"\x00" + message.data[1:].upper())
         return socket
+
+    async def _through(self, socket: web.WebSocketResponse, port: int) -> None:
+        """Pass a request on, and then its answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        message = await socket.receive()
+        writer.write(message.data[1:])
+        while data := await reader.read(4096):
+            await socket.send_bytes(b"\x00" + data)
+        writer.close()
+        await socket.close()

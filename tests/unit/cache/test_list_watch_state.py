@@ -37,6 +37,7 @@ from steersman.kube.api.errors import (
     ServerError,
     Timeout,
     TooManyRequests,
+    Unauthorized,
     Unavailable,
 )
 
@@ -225,9 +226,50 @@ def test_a_410_is_an_answer_and_lists_at_once_whatever_failed_before(before, eve
     assert step == (StreamStep("7") if streaming else ListStep("7", limit=0))
 
 
+ANSWERS = [
+    ServerError("x", code=500),
+    Unavailable("x", code=503),
+    Unauthorized("x", code=401),
+    Forbidden("x", code=403),
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda error: str(error.code))
+@pytest.mark.parametrize("silence", [ConnectionFailed("refused"), RequestTimeout("frozen")], ids=["refused", "frozen"])
+@pytest.mark.parametrize("step", [WatchStep("7"), ListStep("7", limit=0)], ids=["watch", "list"])
+def test_an_error_answer_after_silence_waits_as_the_first_one_and_the_next_ones_longer(step, silence, answer):
+    progress, now, delays = LISTING, 1000.0, []
+    for error in [*[answer] * 4, *[silence] * 9, *[answer] * 8]:
+        progress, after = step_after(Failed(error, "7"), step=step, progress=progress, now=now)
+        now += after.after
+        delays.append(after.after)
+    limit = 30 if not isinstance(answer, Forbidden) else 10 if isinstance(step, WatchStep) else REFUSED_LIMIT
+    assert all(min(limit, 0.8 * 2**n) <= delay <= 1.6 * 2**n for n, delay in enumerate(delays[13:18]))
+    assert delays[-1] >= limit
+
+
+def test_a_server_that_starts_is_watched_within_seconds_of_its_first_good_answer():
+    """A minute of refused connections, then ten seconds of an API server whose authorizer is not ready."""
+    progress, step, now = ListWatchState(revision="7", streaming=False), WatchStep("7"), 1000.0
+    while now < 1070:
+        error = ConnectionFailed("refused") if now < 1060 else Unauthorized("starting", code=401)
+        progress, step = step_after(Failed(error, "7"), step=step, progress=progress, now=now)
+        now += step.after
+    assert now < 1085
+
+
+def test_a_server_that_answers_now_and_then_is_not_asked_more_often_than_one_that_is_away():
+    progress, now = ListWatchState(revision="7"), 1000.0
+    for _ in range(60):
+        for error in (ConnectionFailed("refused"), ServerError("x", code=502)):
+            progress, step = step_after(Failed(error, "7"), progress=progress, now=now)
+            now += step.after
+    assert now - 1000.0 > 60 * 5
+
+
 @pytest.mark.parametrize("streaming", [True, False])
 def test_after_silence_a_list_whose_revision_has_expired_too_is_repeated_at_once_with_the_most_recent(streaming):
-    progress = ListWatchState(revision="7", streaming=streaming, failures=9, failed_at=999.0)
+    progress = ListWatchState(revision="7", streaming=streaming, silences=9, failed_at=999.0)
     progress, step = step_after(Failed(ResourceExpired("too old")), step=WatchStep("7"), progress=progress)
     _, step = step_after(Failed(ResourceExpired("too old")), step=step, progress=progress)
     assert (step.revision, step.after) == ("", 0)
@@ -252,7 +294,7 @@ def test_a_410_long_after_the_last_one_is_answered_at_once_again():
 
 
 def test_a_server_that_cannot_be_reached_is_tried_every_few_seconds_and_one_that_answers_errors_less_often():
-    progress = ListWatchState(revision="7", failures=9, failed_at=1000.0)
+    progress = ListWatchState(revision="7", failures=9, silences=9, failed_at=1000.0)
     for step in (WatchStep("7"), ListStep("7", limit=0)):
         _, unreachable = step_after(Failed(ConnectionFailed("refused")), step=step, progress=progress)
         _, failing = step_after(Failed(ServerError("boom")), step=step, progress=progress)

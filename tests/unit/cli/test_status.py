@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -9,9 +10,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import msgspec
 import pytest
 
+from steersman.cli import status
 from steersman.cli.main import _run
 from steersman.web.model import Check, Leadership, PageSnapshot, Vitals
 from steersman.web.views import status_of
+from tests.support.pods.streams_server import StreamsServer
 
 AT = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TROUBLE = "controller app: shop/web has failed 12 times: KeyError: [image]"
@@ -86,3 +89,89 @@ def test_a_redirect_is_not_followed_and_the_token_stays_with_the_server_that_was
         for server in (asked, elsewhere):
             server.shutdown()
             server.server_close()
+
+
+# -- the leader in a cluster -------------------------------------------------------------------------------------------
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{1}"
+POD = "/api/v1/namespaces/{0}/pods/steersman-7d9-x2"
+
+
+@pytest.fixture
+async def cluster(process, tmp_path, monkeypatch):
+    """An API server whose pod `steersman-7d9-x2` holds the Lease steersman/steersman and listens on its port http."""
+    async with StreamsServer() as server:
+        server.objects[LEASE.format("steersman", "steersman")] = lease("steersman-7d9-x2_51f0")
+        ports = [{"name": "metrics", "containerPort": 9}, {"name": "http", "containerPort": 8181}]
+        server.objects[POD.format("steersman")] = pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "steersman-7d9-x2", "namespace": "steersman"},
+            "spec": {"containers": [{"name": "main", "ports": ports}]},
+        }
+        server.objects[POD.format("ops")] = pod
+        server.backends[8181] = int(process(TROUBLE).rpartition(":")[2])
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_bytes(msgspec.json.encode(config))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        monkeypatch.setattr(status, "DEFAULT_URL", "http://127.0.0.1:1")
+        yield server
+
+
+def lease(holder):
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "steersman"}, "spec": spec}
+
+
+async def asked(*arguments):
+    return await asyncio.to_thread(_run, ["status", *arguments])
+
+
+async def test_where_nothing_listens_the_leader_is_asked_through_the_api_server(cluster, capsys):
+    assert await asked() == 3
+    assert "shop/web has failed 12 times" in capsys.readouterr().out
+    assert (POD.format("steersman") + "/portforward", [("ports", "8181")]) in cluster.requests
+
+
+async def test_the_lease_can_be_named_and_a_process_on_this_machine_is_not_asked_then(
+    cluster, process, capsys, monkeypatch
+):
+    monkeypatch.setattr(status, "DEFAULT_URL", process())
+    cluster.objects[LEASE.format("ops", "mine")] = lease("steersman-7d9-x2_51f0")
+    assert await asked() == 0
+    assert await asked("--lease", "ops/mine") == 3
+    assert await asked("--lease", "mine", "-n", "ops") == 3
+
+
+@pytest.mark.parametrize(
+    ("holder", "message"),
+    [
+        (None, "there is no Lease steersman/steersman (try --lease NAMESPACE/NAME, or --url ADDRESS)"),
+        ("", "no pod holds the Lease steersman/steersman (is Steersman running there?)"),
+        ("gone_1", "gone_1 holds the Lease steersman/steersman and is not a pod there (try --url ADDRESS)"),
+    ],
+    ids=["no lease", "no holder", "no pod"],
+)
+async def test_a_leader_that_cannot_be_found_is_an_error_that_says_what_to_do(cluster, holder, message, capsys):
+    del cluster.objects[LEASE.format("steersman", "steersman")]
+    if holder is not None:
+        cluster.objects[LEASE.format("steersman", "steersman")] = lease(holder)
+    assert await asked() == 1
+    shown = capsys.readouterr().err
+    assert shown == f"error: nothing answers at http://127.0.0.1:1, and --lease: {message}\n"
+
+
+async def test_without_the_right_to_forward_a_port_the_error_names_it(cluster, capsys):
+    text = 'pods "steersman-7d9-x2" is forbidden: User "dev" cannot create resource "pods/portforward"'
+    refused = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": text}
+    cluster.objects[POD.format("steersman") + "/portforward"] = refused
+    assert await asked() == 1
+    shown = capsys.readouterr().err
+    assert "pod/steersman-7d9-x2 in steersman leads and cannot be reached through the API server: " in shown
+    assert text in shown

@@ -13,6 +13,7 @@ import yaml
 
 from steersman.cli.config import load_settings
 from steersman.cli.main import cli
+from steersman.cli.migrate.originals import ORIGINALS, Deployed, report_on
 from steersman.cli.reload.profile import profile_command
 from steersman.crd import crd_manifest
 from steersman.operators import OPERATORS, load_operator
@@ -142,3 +143,26 @@ def test_links_lead_somewhere():
         if not (page.parent / target.partition("#")[0]).exists()
     ]
     assert missing == []
+
+
+TEXTS = [
+    *PAGES,
+    *(ROOT / "src").rglob("*.py"),
+    *(path for folder in ("charts", "deploy", "examples") for path in (ROOT / folder).rglob("*") if path.is_file()),
+]
+
+
+def test_no_text_names_a_public_image_because_there_is_none():
+    shown = [path for path in TEXTS if path.name != "CHANGELOG.md"]
+    assert [str(path) for path in shown if re.search(r"(ghcr|docker|quay)\.io/\S*steersman", path.read_text())] == []
+
+
+def test_every_shown_installation_names_an_image():
+    texts = [block.text.replace("\\\n", " ") for block in BLOCKS]
+    texts += [
+        "\n".join(report_on(original, Deployed(namespace="old", name=name, image="old:1")).steps)
+        for name, original in ORIGINALS.items()
+    ]
+    lines = [line for text in texts for line in text.splitlines() if "helm install steersman " in line]
+    assert len(lines) > len(ORIGINALS)
+    assert [line for line in lines if "image.repository=" not in line] == []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from steersman.cli.exit_codes import exit_code
+from steersman.cli.install.rbac import operators_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,7 @@ DEFINITION: Final = "CustomResourceDefinition"
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE.py|MODULE]...")
-@click.option("--operators", default="", help="Names of operators, separated by commas.  [default: all]")
+@operators_option
 @click.option("--check", is_flag=True, help="Report what to correct before a release, instead of printing.")
 @click.option(
     "--against", metavar="PATH", help="With --check: report changes that break users of the definitions in PATH."
@@ -44,7 +45,7 @@ def command(
 
     \b
     Examples:
-      steersman crds | kubectl apply -f -
+      steersman crds --operators reload,dns | kubectl apply -f -
       steersman crds examples/webapp.py | kubectl apply -f -
       steersman crds examples/webapp.py --check --against released/crds
     """
@@ -68,7 +69,7 @@ def command(
 
 
 def definitions(files: tuple[str, ...], operators: str) -> list[dict[str, Any]]:
-    """The definitions of the kinds in files and of operators; of all operators when neither is named."""
+    """The definitions of the kinds in files and of operators; of the default operator when neither is named."""
     from steersman.crd import crd_manifest
 
     return [crd_manifest(*versions) for versions in _kinds(files, operators)]
@@ -76,9 +77,10 @@ def definitions(files: tuple[str, ...], operators: str) -> list[dict[str, Any]]:
 
 def _kinds(files: tuple[str, ...], operators: str) -> list[list[Any]]:
     """The classes of every kind, one list per definition."""
+    from steersman.cli.install.rbac import operator_names
     from steersman.cli.python_files import kinds_in, load_python
     from steersman.errors import ConfigError
-    from steersman.operators import OPERATORS, load_operator
+    from steersman.operators import load_operator
 
     kinds = [kind for name in files for kind in kinds_in(load_python(name))]
     if files and not kinds:
@@ -87,8 +89,7 @@ def _kinds(files: tuple[str, ...], operators: str) -> list[list[Any]]:
             where=", ".join(files),
         )
     if operators or not files:
-        names = [name.strip() for name in operators.split(",") if name.strip()] or sorted(OPERATORS)
-        kinds += [kind for name in names for kind in load_operator(name).kinds]
+        kinds += [kind for name in operator_names(operators) for kind in load_operator(name).kinds]
     by_name: dict[str, list[Any]] = {}
     for kind in kinds:
         by_name.setdefault(kind.KIND.qualified, []).append(kind)

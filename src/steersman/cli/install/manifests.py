@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from steersman.cli.install.rbac import operators_option
 from steersman.cli.kube_options import check_namespaces
 from steersman.operators import Operator
 
@@ -145,7 +146,7 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("manifests")
-@click.option("--operators", default="", help="Names of operators, separated by commas.  [default: reload]")
+@operators_option
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Settings to install with.")
 @click.option(
     "-n", "--namespace", callback=check_namespaces, default="steersman", show_default=True, help="Where it runs."
@@ -187,7 +188,7 @@ def command(
     from steersman.cli.install.rbac import configured_operators, names_in, print_manifests
     from steersman.kube.config.yaml_document import YamlDocument
 
-    chosen = configured_operators(operators or ("" if config else "reload"), config)
+    chosen = configured_operators(operators, config)
     written = (YamlDocument.read(config).value or {}) if config is not None else {}
     installation = InstallOptions(
         operators=chosen,

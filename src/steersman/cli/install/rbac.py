@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from steersman.cli.kube_options import check_namespaces
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steersman.operators import Operator
 
-__all__ = ["command", "configured_operators", "names_in", "print_manifests"]
+__all__ = ["command", "configured_operators", "names_in", "operator_names", "operators_option", "print_manifests"]
+
+DEFAULT: Final = "reload"  # the operator of every command that prints manifests, and of the chart
+
+operators_option = click.option(
+    "--operators",
+    default="",
+    help=f"Names of operators, separated by commas, or all.  [default: those of the settings, else {DEFAULT}]",
+)
 
 
 @click.command("rbac")
-@click.option("--operators", default="", help="Names of operators, separated by commas.  [default: all]")
+@operators_option
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
 @click.option("--name", default="steersman", show_default=True, help="Name of the ServiceAccount and of its roles.")
 @click.option(
@@ -59,13 +69,19 @@ def names_in(text: str) -> list[str]:
 
 
 def configured_operators(names: str, config: Path | None) -> list[tuple[Operator, Any]]:
-    """The operators that are named, else those the file names, else all; each with its section."""
+    """The operators that are named, else those the file names, else the default; each with its section."""
     from steersman.cli.config import load_settings
-    from steersman.operators import OPERATORS, load_operator
+    from steersman.operators import load_operator
 
     settings = load_settings(config)
-    chosen = names_in(names) or settings.operators or sorted(OPERATORS)
-    return [(load_operator(name), settings.sections.get(name)) for name in chosen]
+    return [(load_operator(name), settings.sections.get(name)) for name in operator_names(names, settings.operators)]
+
+
+def operator_names(text: str, settings: Sequence[str] = ()) -> Sequence[str]:
+    """The operators that --operators names, else those of the settings, else the default."""
+    from steersman.operators import OPERATORS
+
+    return sorted(OPERATORS) if text.strip() == "all" else names_in(text) or settings or [DEFAULT]
 
 
 def print_manifests(manifests: list[dict[str, Any]], output: str) -> None:

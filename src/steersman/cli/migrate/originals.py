@@ -287,6 +287,9 @@ def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_IMAGE: Final = "registry.example.org/steersman"  # there is no public image: users put the name of theirs here
+
+
 def _steps(original: Original, deployed: Deployed, *, with_secret: bool) -> tuple[str, ...]:
     stop = f"kubectl -n {deployed.namespace} scale deployment/{deployed.name} --replicas 0"
     files = f"steersman migrate from {original.name} --values values.yaml --config steersman.yaml"
@@ -296,6 +299,7 @@ def _steps(original: Original, deployed: Deployed, *, with_secret: bool) -> tupl
         f"steersman migrate check {original.name} --config steersman.yaml    # says what would happen; writes nothing"
     )
     install = "helm install steersman charts/steersman -n steersman --create-namespace -f values.yaml"
+    install += f" --set image.repository={_IMAGE}"
     if original.kinds:
         install += " --take-ownership"  # the definitions are there already
     if not original.profile:
@@ -308,7 +312,7 @@ def _in_its_own_deployment(original: Original, deployed: Deployed) -> tuple[str,
     """The other way: our image in the original's Deployment, with its flags, Lease, ports and metrics; and back."""
     place = "/spec/template/spec/containers/0"
     patch = [
-        {"op": "replace", "path": f"{place}/image", "value": "steersman:VERSION"},
+        {"op": "replace", "path": f"{place}/image", "value": f"{_IMAGE}:VERSION"},
         {"op": "add", "path": f"{place}/command", "value": [*_PROGRAM, "reload", "--profile", original.name]},
     ]
     written = msgspec.json.encode(patch).decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +9,11 @@ import click
 from steersman.cli.exit_codes import exit_code
 from steersman.cli.kube_options import kube_options, selector_option
 from steersman.cli.output import output_option
+from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from steersman.kube.client.client import Client
@@ -24,15 +26,17 @@ __all__ = ["command"]
 @click.command()
 @click.option("-A", "--all-namespaces", is_flag=True, help="Inspect every namespace.")
 @selector_option
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@settings_options
 @kube_options
 @output_option("name")
 @click.pass_context
 def command(
     ctx: click.Context,
+    *,
     all_namespaces: bool,
     selector: str,
     config: Path | None,
+    dialects: tuple[str, ...],
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
@@ -50,11 +54,10 @@ def command(
     """
     import asyncio
 
-    from steersman.cli.config import load_settings
     from steersman.cli.output import show
-    from steersman.cli.reload.inspection import connected
+    from steersman.cli.reload.inspection import connected, reload_options
 
-    options = load_settings(config).sections["reload"].options()
+    options = reload_options(config, dialects)
     found, unseen = asyncio.run(
         _read(connected(kubeconfig, context), options, namespace, selector, all_namespaces=all_namespaces)
     )
@@ -76,7 +79,7 @@ async def _read(
     """The stale pods, and what could not be read that may hide others."""
     import time
 
-    from steersman.cli.reload.inspection import inspect_cluster
+    from steersman.cli.reload.inspection import inspect_cluster, note_dialects_off
     from steersman.kube.api.types.pods import Pod
     from steersman.operators.reload.inspect.audit import stale_pods
 
@@ -84,6 +87,7 @@ async def _read(
         space = None if all_namespaces else namespace or client.namespace
         (inspection,) = await inspect_cluster(client, options, None if space is None else [space])
         pods = (await client.list(Pod.KIND, namespace=space, label_selector=selector or None)).items
+    note_dialects_off(inspection)
     return stale_pods(inspection, pods, time.time()), list(inspection.unseen)
 
 

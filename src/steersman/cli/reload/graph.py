@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steersman.cli.kube_options import kube_options
+from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from steersman.operators.reload.inspect.graph import Graph
@@ -20,7 +22,7 @@ __all__ = ["command"]
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, metavar="DIR|FILE|-", help="Manifests instead of a cluster.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Inspect every namespace.")
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@settings_options
 @click.option(
     "-o",
     "--output",
@@ -34,6 +36,7 @@ def command(
     names: tuple[str, ...],
     all_namespaces: bool,
     config: Path | None,
+    dialects: tuple[str, ...],
     output: str,
     kubeconfig: Path | None,
     context: str | None,
@@ -49,13 +52,13 @@ def command(
     """
     import time
 
-    from steersman.cli.config import load_settings
     from steersman.cli.output import show
-    from steersman.cli.reload.inspection import open_inspection
+    from steersman.cli.reload.inspection import note_dialects_off, open_inspection, reload_options
     from steersman.operators.reload.inspect import graph as drawing
 
-    options = load_settings(config).sections["reload"].options()
+    options = reload_options(config, dialects)
     inspection = open_inspection(options, names, kubeconfig, context, namespace, all_namespaces=all_namespaces)
+    note_dialects_off(inspection)
     unseen = [*inspection.unread, *inspection.unseen]
     for text in unseen:
         click.echo(f"warning: {text}", err=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Sequence
 
     from steersman.kube.client.client import Client
     from steersman.operators.reload.api.config import ReloadOptions, SourceRef
@@ -22,14 +24,51 @@ __all__ = [
     "evaluate_workload",
     "events_of",
     "inspect_cluster",
+    "note_dialects_off",
+    "off_hints",
     "open_inspection",
+    "reload_options",
     "rule_named",
+    "settings_options",
     "users_elsewhere",
     "workload_word",
 ]
 
 OPERATOR_NAMESPACE = "steersman"  # where `rbac`, `manifests` and the chart put the operator
+F = TypeVar("F", bound="Callable[..., Any]")
 _ROUNDS = 6  # of reading what the last evaluation asked for; templates of templates end long before
+
+
+def settings_options(command: F) -> F:
+    """Add --config and --dialect: what the operator reads, said to a command."""
+    command = click.option(
+        "--dialect", "dialects", multiple=True, metavar="NAME", help="Read the annotations of this program too."
+    )(command)
+    return click.option(
+        "--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE."
+    )(command)
+
+
+def reload_options(config: Path | None, dialects: Collection[str] = ()) -> ReloadOptions:
+    """The settings of the operator, and these dialects besides those that they name."""
+    import msgspec
+
+    from steersman.cli.config import load_settings
+
+    section = load_settings(config).sections["reload"]
+    options: ReloadOptions = msgspec.structs.replace(section, dialects=(*section.dialects, *dialects)).options()
+    return options
+
+
+def off_hints(inspection: OfflineInspection) -> list[str]:
+    """Which dialects annotations are written in though the settings do not name them, and what to do."""
+    return [f"the {name} dialect is off: --dialect {name}" for name in sorted(inspection.dialects_off)]
+
+
+def note_dialects_off(inspection: OfflineInspection) -> None:
+    """Say on standard error that annotations of workloads have no effect because their dialect is off."""
+    for hint in off_hints(inspection):
+        click.echo(f"note: workloads have annotations without effect: {hint}", err=True)
 
 
 def connected(kubeconfig: Path | None, context: str | None) -> Client:
@@ -132,8 +171,6 @@ async def users_elsewhere(
 
 def workload_word(text: str) -> tuple[str, str]:
     """`deploy/web` as kind and name."""
-    import click
-
     kind, slash, name = text.partition("/")
     if not (slash and kind and name) or "/" in name:
         raise click.BadParameter(f'"{text}" is not KIND/NAME (try deployment/web)', param_hint="KIND/NAME")

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.kube_options import complete_workload, kube_options
+from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman.kube.api.gvk import Kind
     from steersman.kube.client.client import Client
+    from steersman.operators.reload.api.config import ReloadOptions
 
 __all__ = ["approve", "freeze", "thaw"]
 
@@ -22,28 +24,39 @@ _TARGETS = "KIND/NAME"
 @click.command()
 @click.argument("target", metavar=_TARGETS)
 @click.argument("digest", required=False)
+@settings_options
 @kube_options
 def approve(
-    target: str, digest: str | None, kubeconfig: Path | None, context: str | None, namespace: str | None
+    target: str,
+    digest: str | None,
+    config: Path | None,
+    dialects: tuple[str, ...],
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
 ) -> None:
     """Approve a change that needs approval.
 
     TARGET is the source (configmap/NAME, secret/NAME): then what it says now is approved, unless a DIGEST is named. On
     a workload or a namespace the DIGEST is required. What the source says later needs another approval. When no
-    workload has a change of the source pending, that is said, and nothing is written.
+    workload has a change of the source pending, that is said, and nothing is written; which workloads are asked depends
+    on the settings of the operator (--config), and annotations of every dialect are read.
 
     \b
     Examples:
       steersman reload approve configmap/app -n shop
       steersman reload approve deployment/web 3f2a9c41b7de -n shop
     """
+    from steersman.cli.reload.inspection import reload_options
     from steersman.operators.reload.api.annotations import APPROVE
+
+    options = reload_options(config, dialects)
 
     async def run() -> None:
         async with _client(kubeconfig, context) as client:
             kind, name, home = await _target(client, target, namespace)
             value = digest or await _digest(client, kind, name, home)
-            if digest is None and not await _waits(client, kind.kind, name, home):
+            if digest is None and not await _waits(client, options, kind.kind, name, home):
                 click.echo(f"{target}: no workload waits for a change of it, so there is nothing to approve")
                 return
             await _annotate(client, kind, name, home, {APPROVE: value})
@@ -171,14 +184,17 @@ async def _carries(client: Client, kind: Kind, name: str, namespace: str, mark: 
     return mark in (found["metadata"].get("annotations") or {})
 
 
-async def _waits(client: Client, kind: str, name: str, namespace: str) -> bool:
-    """Whether a change of this source is pending on a workload; True where that cannot be read."""
+async def _waits(client: Client, options: ReloadOptions, kind: str, name: str, namespace: str) -> bool:
+    """Whether a change of this source is pending on a workload; True where that cannot be read.
+
+    The operator may read dialects that are off here, so the workloads are asked again with those they are written in.
+    """
     import time
 
-    from steersman.cli.reload.inspection import inspect_cluster, users_elsewhere
-    from steersman.operators.reload.api.config import ReloadOptions
+    from msgspec.structs import replace
 
-    options = ReloadOptions()
+    from steersman.cli.reload.inspection import inspect_cluster, users_elsewhere
+
     others, unasked = await users_elsewhere(client, options, {namespace})
     (inspection,) = await inspect_cluster(client, options, sorted({namespace, *others}), as_far_as_allowed=True)
     for rule, workload in inspection.workloads():
@@ -189,6 +205,9 @@ async def _waits(client: Client, kind: str, name: str, namespace: str) -> bool:
                 name,
             ):
                 return True
+    if inspection.dialects_off:
+        wider = replace(options, dialects=(*options.dialects, *inspection.dialects_off))
+        return await _waits(client, wider, kind, name, namespace)
     return bool(unasked or inspection.unread or inspection.unseen)
 
 

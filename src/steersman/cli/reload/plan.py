@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +9,14 @@ import click
 from steersman.cli.exit_codes import ExitCode
 from steersman.cli.kube_options import kube_options
 from steersman.cli.output import output_option
+from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
+    from steersman.operators.reload.api.config import ReloadOptions
     from steersman.operators.reload.inspect.forecast import Forecast
 
 __all__ = ["command", "draw", "forecast_of", "headline", "names_of"]
@@ -22,15 +25,17 @@ __all__ = ["command", "draw", "forecast_of", "headline", "names_of"]
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
 @click.option("--live", is_flag=True, help="Compare with the cluster instead of taking every source as changed.")
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@settings_options
 @kube_options
 @output_option("name")
 @click.pass_context
 def command(
     ctx: click.Context,
+    *,
     names: tuple[str, ...],
     live: bool,
     config: Path | None,
+    dialects: tuple[str, ...],
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
@@ -49,24 +54,28 @@ def command(
     """
     from steersman.cli.manifest_files import read_manifests
     from steersman.cli.output import show
+    from steersman.cli.reload.inspection import reload_options
 
     found = read_manifests(names)
-    made = forecast_of(found, config, kubeconfig, context, namespace, live=live)
+    made = forecast_of(found, reload_options(config, dialects), kubeconfig, context, namespace, live=live)
     show(made, output, lambda console: draw(console, made, live=live), names=lambda: names_of(made))
     failed = found.problems or made.problems
     ctx.exit(ExitCode.FOUND if made.changes else ExitCode.ERROR if failed else ExitCode.OK)
 
 
 def forecast_of(
-    found: Any, config: Path | None, kubeconfig: Path | None, context: str | None, namespace: str | None, *, live: bool
+    found: Any,
+    options: ReloadOptions,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    *,
+    live: bool,
 ) -> Forecast:
     """What would restart if these manifests were applied."""
     import asyncio
     import time
 
-    from steersman.cli.config import load_settings
-
-    options = load_settings(config).sections["reload"].options()
     if not live:
         return _offline(options, found, namespace or "default", time.time())
     from steersman.cli.reload.inspection import connected
@@ -80,6 +89,7 @@ def names_of(made: Forecast) -> list[str]:
 
 
 def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
+    from steersman.cli.reload.inspection import note_dialects_off
     from steersman.operators.reload.api.policy import ClusterReloadPolicy, ReloadPolicy
     from steersman.operators.reload.inspect.forecast import forecast, with_problems
     from steersman.operators.reload.inspect.offline import OfflineInspection
@@ -89,11 +99,12 @@ def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
     ours = (ReloadPolicy.KIND, ClusterReloadPolicy.KIND, ProviderStatus.KIND)
     after = OfflineInspection(options, served=[*(rule.kind for rule in BUILT_IN), *ours])
     applied, problems = _add_all(after, found, namespace)
+    note_dialects_off(after)
     return with_problems(forecast(after, now, applied=applied), problems)
 
 
 async def _live(connecting: Any, options: Any, found: Any, namespace: str | None, now: float) -> Forecast:
-    from steersman.cli.reload.inspection import inspect_cluster, users_elsewhere
+    from steersman.cli.reload.inspection import inspect_cluster, note_dialects_off, users_elsewhere
     from steersman.operators.reload.inspect.forecast import ManifestProblem, forecast, with_problems, with_unseen
 
     async with connecting as client:
@@ -103,6 +114,7 @@ async def _live(connecting: Any, options: Any, found: Any, namespace: str | None
         spaces = sorted(own | others)
         before, after = await inspect_cluster(client, options, spaces, copies=2, as_far_as_allowed=True)
     applied, problems = _add_all(after, found, home, over=before)
+    note_dialects_off(after)
     problems += [ManifestProblem("cluster", text) for text in before.unread]
     made = with_problems(forecast(after, now, before=before, applied=applied), problems)
     return with_unseen(made, [*unseen, *before.unseen])

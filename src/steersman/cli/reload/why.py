@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from steersman.cli.kube_options import complete_workload, kube_options
 from steersman.cli.output import output_option
+from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from steersman.kube.client.client import Client
@@ -23,8 +25,7 @@ _SHOWN = 5
 
 @click.command()
 @click.argument("workload", metavar="KIND/NAME", shell_complete=complete_workload)
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
-@click.option("--dialect", "dialects", multiple=True, metavar="NAME", help="Read the annotations of this program too.")
+@settings_options
 @kube_options
 @output_option()
 def command(
@@ -49,14 +50,10 @@ def command(
     """
     import asyncio
 
-    import msgspec
-
-    from steersman.cli.config import load_settings
     from steersman.cli.output import show
-    from steersman.cli.reload.inspection import connected, workload_word
+    from steersman.cli.reload.inspection import connected, reload_options, workload_word
 
-    section = load_settings(config).sections["reload"]
-    options = msgspec.structs.replace(section, dialects=(*section.dialects, *dialects)).options()
+    options = reload_options(config, dialects)
     kind, name = workload_word(workload)
     made = asyncio.run(_ask(connected(kubeconfig, context), options, kind, name, namespace))
     show(made, output, lambda console: _draw(console, made))
@@ -65,22 +62,19 @@ def command(
 async def _ask(connecting: Client, options: Any, kind: str, name: str, namespace: str | None) -> Answer:
     import time
 
-    from steersman.cli.reload.inspection import among_others, describe_pods, evaluate_workload, events_of
-    from steersman.operators.reload.compat.dialects import dialects_off
+    from steersman.cli.reload.inspection import among_others, describe_pods, evaluate_workload, events_of, off_hints
     from steersman.operators.reload.inspect.explain import answer
     from steersman.operators.reload.planning.snapshot import SnapshotSources
 
     async with connecting as client:
         inspection, rule, evaluation, raw = await evaluate_workload(client, options, kind, name, namespace)
-        unseen: list[str] = []
+        unseen = off_hints(inspection)  # before other workloads are read
         if evaluation.plan.changes:
-            evaluation, unseen = await among_others(client, inspection, rule, evaluation)
+            evaluation, others = await among_others(client, inspection, rule, evaluation)
+            unseen += others
         events = await events_of(client, evaluation.workload.namespace, rule.kind.kind, name, unseen=unseen)
     sources = SnapshotSources(inspection, inspection.reconciler(rule).source_kinds)
     unseen += inspection.unseen
-    template = ((raw.get("spec") or {}).get("template") or {}).get("metadata") or {}
-    written = {**(raw["metadata"].get("annotations") or {}), **(template.get("annotations") or {})}
-    unseen += [f"the {name} dialect is off: --dialect {name}" for name in dialects_off(options, written)]
     now = time.time()
     return answer(
         evaluation, inspection.dialects, sources, events=events, status=describe_pods(raw), unseen=unseen, now=now

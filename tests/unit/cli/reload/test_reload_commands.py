@@ -55,6 +55,35 @@ def elsewhere(monkeypatch, tmp_path):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
 
+RELOADER = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: app}
+data: {mode: a}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, annotations: {reloader.stakater.com/auto: "true"}}
+spec:
+  template:
+    spec:
+      containers: [{name: main, envFrom: [{configMapRef: {name: app}}]}]
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "reload plan", "graph"])
+def test_annotations_of_a_dialect_that_is_off_are_reported_and_read_when_it_is_named(command, tmp_path, capsys):
+    (tmp_path / "all.yaml").write_text(RELOADER)
+    _run([*command.split(), "-f", str(tmp_path)])
+    shown = capsys.readouterr()
+    assert "the reloader dialect is off: --dialect reloader" in shown.err
+    assert "app#mode" not in shown.out
+    _run([*command.split(), "-f", str(tmp_path), "--dialect", "reloader"])
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "configmap/default/app" in shown.out or "configmap/app" in shown.out
+
+
 def test_a_broken_document_is_named_with_file_and_line_and_the_others_are_still_planned(tmp_path, capsys):
     (tmp_path / "all.yaml").write_text(MANIFESTS)
     assert _run(["plan", "-f", str(tmp_path), "-o", "json"]) == 3

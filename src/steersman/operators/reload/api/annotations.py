@@ -86,6 +86,7 @@ __all__ = [
     "SourcePattern",
     "SourceSettings",
     "bounded_list",
+    "misspelt_dialect",
     "read_namespace_settings",
     "read_settings",
     "read_source_settings",
@@ -385,6 +386,32 @@ def _misspelt(annotations: Mapping[str, str]) -> Iterator[str]:
             similar = get_close_matches(name.removeprefix(PREFIX), _SPELLINGS, n=1, cutoff=_SIMILAR)
             if similar:
                 yield f"{_short(name)[1:-1]}: unknown annotation (did you mean {PREFIX}{similar[0]}?)"
+
+
+def misspelt_dialect(annotations: Iterable[str], kept: frozenset[str]) -> tuple[str, ...]:
+    """Annotations that resemble those of a dialect; `kept` are the annotations of all dialects, and ours."""
+    return tuple(
+        f"{_short(name)[1:-1]}: unknown annotation (did you mean {meant}?)"
+        for name in annotations
+        if name not in kept and not name.startswith(PREFIX) and (meant := _meant(name, kept))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _meant(name: str, kept: frozenset[str]) -> str:
+    """The annotation that `name` resembles, empty when there is none.
+
+    Its domain and the rest must each resemble: other annotations of the same domain are not mistakes.
+
+    >>> _meant("reloader.stakater.com/autos", frozenset({"reloader.stakater.com/auto", "reloader.stakater.com/match"}))
+    'reloader.stakater.com/auto'
+    """
+    domain, _, rest = name.rpartition("/")
+    parts = [known.rpartition("/") for known in kept if not known.startswith(PREFIX) and not known.endswith("*")]
+    for close in get_close_matches(domain, sorted({part[0] for part in parts}), cutoff=_SIMILAR):
+        if found := get_close_matches(rest, sorted(part[2] for part in parts if part[0] == close), 1, _SIMILAR):
+            return f"{close}/{found[0]}" if close else found[0]
+    return ""
 
 
 # -- parsers of annotations --------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from steersman.kube.client.codec import codec_for
 from steersman.operators.reload.api.annotations import APPLIED, NATIVE_ANNOTATIONS
 from steersman.operators.reload.api.config import CompareConfig, SourceKind, SourceRef
 from steersman.operators.reload.api.policy import ClusterReloadPolicy, ReloadPolicy
-from steersman.operators.reload.compat.dialects import dialects_for
+from steersman.operators.reload.compat.dialects import dialects_for, dialects_off
 from steersman.operators.reload.controllers.reconciler import SharedContext, WorkloadReconciler
 from steersman.operators.reload.controllers.setup import NO_HELM_RELEASES
 from steersman.operators.reload.planning.effective_policy import PolicyIndex
@@ -82,6 +82,7 @@ class OfflineInspection:
         self.changed: dict[SourceRef, dict[str, float]] = {}  # when each key was last written
         self.unread: list[str] = []  # requested objects that could not be read, and why
         self.unseen: list[str] = []  # related objects that could not be read, and why
+        self.dialects_off: set[str] = set()  # dialects that annotations of workloads are written in and that are off
         self.keys = NO_KEYS
         self.coordinator = RestartCoordinator()
         self.forms = CanonicalDigestCache(while_decoding=True)
@@ -121,7 +122,9 @@ class OfflineInspection:
         if kind in self.rules:
             rule = self.rules[kind]
             workload = codec_for(workload_class(rule.kind)).object(msgspec.json.encode(manifest))
-            return workload_transform(rule, self._kept, kind_aliases(self.options.kinds))(workload)
+            kept = workload_transform(rule, self._kept, kind_aliases(self.options.kinds))(workload)
+            self.dialects_off.update(dialects_off(self.options, _annotations(manifest)))  # valid, as it was decoded
+            return kept
         if kind == (ProviderStatus.KIND.group, ProviderStatus.KIND.kind):
             return status_transform(self._hashes)(codec_for(ProviderStatus).object(msgspec.json.encode(manifest)))
         if kind == (ProviderClass.KIND.group, ProviderClass.KIND.kind):
@@ -141,6 +144,7 @@ class OfflineInspection:
         other._values = dict(self._values)
         other.changed = dict(self.changed)
         other.keys = self.keys
+        other.dialects_off = set(self.dialects_off)
         return other
 
     def laid_over(self, manifest: Manifest, namespace: str) -> Manifest:
@@ -253,6 +257,13 @@ class OfflineInspection:
 
 
 _SHORT = {"deploy": "deployment", "sts": "statefulset", "ds": "daemonset", "cj": "cronjob", "dc": "deploymentconfig"}
+
+
+def _annotations(manifest: Manifest) -> Iterator[str]:
+    """The names of the annotations of a workload and of its pod template."""
+    template = (manifest.get("spec") or {}).get("template") or {}
+    for part in (manifest, template):
+        yield from (part.get("metadata") or {}).get("annotations") or ()
 
 
 def _recorded_rules(obj: Any) -> Iterator[CompareConfig]:

@@ -22,11 +22,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from steersman.bounded_parsing import BudgetError
 from steersman.kube.api.objects import ObjectMeta, Resource
 from steersman.kube.api.types.core import ConfigMap, Secret
-from steersman.operators.reload.api.annotations import PREFIX, SourceSettings, read_source_settings
+from steersman.operators.reload.api.annotations import (
+    PREFIX,
+    SourceSettings,
+    misspelt_dialect,
+    read_source_settings,
+)
 from steersman.operators.reload.api.config import SourceKind, SourceRef
 from steersman.operators.reload.sources.compare import AT_DECODE, IGNORE, Canonical, comparisons_for, forms_by_key
 from steersman.operators.reload.sources.digest_keys import UNKEYED, DigestKey
@@ -147,6 +153,8 @@ def source_transform(
             name: value for name, value in source.annotations.items() if name in annotations or name.startswith(PREFIX)
         }
         settings = read_source_settings(kept)
+        if wrong := misspelt_dialect(source.annotations, annotations):
+            settings = replace(settings, problems=(*settings.problems, *wrong))
         values = bool(source.data or source.binary_data)
         ref = SourceRef(kind, meta.namespace, meta.name)
         if demand is None or demand.while_decoding:

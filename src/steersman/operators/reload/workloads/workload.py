@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from steersman.kube.api.objects import ObjectMeta, Resource
 from steersman.operators.reload.api.annotations import (
@@ -19,6 +20,7 @@ from steersman.operators.reload.api.annotations import (
     PREFIX,
     KindAliases,
     LayerSettings,
+    misspelt_dialect,
     read_settings,
 )
 from steersman.operators.reload.api.config import WorkloadId
@@ -127,9 +129,14 @@ def workload_transform(
         mine = kept(meta.annotations)
         if bytes(workload.spec):
             seen = view(rule, workload.spec, workload.status, meta.generation)
+            settings = read_settings(mine, meta.namespace, words)
+            if wrong := misspelt_dialect(
+                {**(meta.annotations or {}), **(seen.template_annotations or {})}, annotations
+            ):
+                settings = replace(settings, problems=(*settings.problems, *wrong))
             facts = WorkloadFacts(
                 references=references(seen.pod),
-                settings=read_settings(mine, meta.namespace, words),
+                settings=settings,
                 template_annotations=kept(seen.template_annotations),
                 containers=tuple(container.name for container in seen.pod.containers or ()),
                 variables=variables(seen.pod, _MARKS),
