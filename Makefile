@@ -46,7 +46,8 @@ demo: setup ## show a session with the embedded API server (stays up on a termin
 	@$(BIN)/steersman demo
 
 # Types are checked beside the tests, and shown after them. Folders without a fast test are not collected.
-FAST := -m "not steersman_real and not slow" --hypothesis-profile=quick --ignore=tests/browser --ignore=tests/chaos
+FAST := -m "not steersman_real and not slow" --hypothesis-profile=quick --ignore=tests/browser --ignore=tests/chaos \
+	--ignore=tests/conformance
 
 check: lint ## everything that needs neither Go nor much time
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import io
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,15 @@ settings.load_profile("steersman")
 
 TARGET = 90  # percent of lines and branches of the package
 SERVERS = ("cluster", "real", "full", "simulated", "embedded")
+ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.(slow|real)\b", re.MULTILINE)
 BUILT = {"real", "full", "kubectl", "helm"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules that are slow as a whole are not even imported by `make check`."""
+    if collection_path.suffix != ".py" or "not slow" not in config.option.markexpr:
+        return None
+    return True if ALL_SLOW.search(collection_path.read_text()) else None
 
 
 @pytest.hookimpl(tryfirst=True)

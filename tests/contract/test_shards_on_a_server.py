@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from steersman.kube.api.patches import PatchType
 from steersman.kube.api.types.coordination import Lease
-from steersman.kube.client.client import Client
-from steersman.kube.config.kubeconfig import load_config
 from steersman.runtime.leaderelection.rules import LeaderElectionRecord, LeaseTimings
+from steersman.runtime.rbac import rule
 from steersman.runtime.sharding.member import TABLE, KubeShards, ShardMember
-from steersman.testing import eventually
+from steersman.testing import client_as, eventually
+
+if TYPE_CHECKING:
+    from steersman.kube.client.client import Client
 
 TIMING = LeaseTimings(lease_seconds=6, renew_seconds=4, retry_seconds=0.3)
 
@@ -78,11 +81,9 @@ async def test_a_member_that_comes_back_while_its_lease_is_being_removed_keeps_i
     assert await leases(client, namespace) == []
 
 
-async def test_the_rights_that_the_documentation_names_are_enough(real, namespace):
-    verbs = ["get", "list", "create", "patch", "delete"]
-    rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}]
-    account = await real.service_account("sharer", rules, namespace=namespace)
-    async with Client.connect(load_config(account)) as limited:
+async def test_the_rights_that_the_documentation_names_are_enough(cluster, namespace):
+    leases_only = rule("leases.coordination.k8s.io", "get", "list", "create", "patch", "delete")
+    async with client_as(cluster, "sharer", leases_only, namespace=namespace) as limited:
         async with member(limited, namespace) as one:
             await eventually(lambda: len(one.acting) == 64)
         assert await leases(limited, namespace) == ["group-shards"]

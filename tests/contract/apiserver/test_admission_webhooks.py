@@ -682,6 +682,15 @@ async def test_a_configuration_is_checked(api: RawApi, stub: WebhookStub, change
     assert (reason, f"webhooks[0].{field}") in [(found[0], found[1]) for found in got.causes]
 
 
+@pytest.mark.parametrize("rules", [None, []])
+async def test_a_webhook_without_rules_is_accepted_and_never_called(api: RawApi, ns: Space, stub: WebhookStub, rules):
+    stub.on("/deny", lambda _: denied("no"))
+    webhook = stub.webhook("/deny", rule("configmaps")) | {"rules": rules}
+    await stub.configure(api, ns, validating=[{key: value for key, value in webhook.items() if value is not None}])
+    assert (await api.post(ns.core("configmaps"), configmap("a"))).status == 201
+    assert stub.asked("/deny") == []
+
+
 async def test_names_of_webhooks_are_unique_in_a_configuration(api: RawApi, stub: WebhookStub):
     webhook = stub.webhook("/a", rule("pods"))
     body = {"metadata": {"name": "invalid"}, "webhooks": [webhook, webhook]}

@@ -6,16 +6,17 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-import yaml
 
 from steersman.apiserver.http.faults import Fault
 from steersman.kube.api.types import ConfigMap, Event, Service
 from steersman.kube.api.types.rbac import RoleBinding
 from steersman.kube.client.client import Client
-from steersman.kube.config.kubeconfig import load_config
+from steersman.kube.config.config import AuthInfo, Config
 from steersman.operators.toolset.api.config import HealthConfig, ToolsetSection
 from steersman.operators.toolset.reconcile.rbac import rules
 from steersman.testing import FaultProxy, eventually
+from steersman.testing.raw_api import RawApi, ssl_context
+from steersman.testing.service_accounts import make_service_account
 from tests.support.toolset.services import running_toolset, service
 
 pytestmark = pytest.mark.timeout(300)
@@ -67,13 +68,11 @@ async def pair(client, namespace):
 
 
 @asynccontextmanager
-async def through(proxy, kubeconfig, path):
+async def through(proxy, server, token):
     """A client that goes through a proxy."""
-    value = yaml.safe_load(kubeconfig.read_text())
-    for row in value["clusters"]:
-        row["cluster"]["server"] = f"https://{proxy.address}"
-    path.write_text(yaml.safe_dump(value))
-    async with Client.connect(load_config(path)) as client:
+    ca = server.ca_pem.encode()
+    config = Config(server=f"https://{proxy.address}", ca=ca, auth=AuthInfo(token=token))
+    async with Client.connect(config) as client:
         yield client
 
 
@@ -109,10 +108,12 @@ async def may_list(client, account, namespace, home):
     return answer["status"].get("allowed", False)
 
 
-async def test_rights_that_are_taken_away_stop_one_namespace_and_no_other(real, pair, tmp_path):
+async def test_rights_that_are_taken_away_stop_one_namespace_and_no_other(cluster, pair):
     """403 on LIST, of a process that has seen the namespace, and of one that never has."""
     client, first, second = pair.client, pair.first, pair.second
-    account = await real.service_account("toolset", [], namespace=first)
+    trust = ssl_context(cluster.ca_pem)
+    async with RawApi(cluster.url, token=cluster.token, ssl_context=trust, user_agent="test") as api:
+        token = await make_service_account(api, "toolset", [], namespace=first)
 
     async def granted(namespace, wanted):
         async def fact():
@@ -125,7 +126,7 @@ async def test_rights_that_are_taken_away_stop_one_namespace_and_no_other(real, 
         await granted(namespace, True)
     await pair.add("loki", first, app="loki")
     await pair.add("tempo", second, app="tempo")
-    async with proxy_to(real) as proxy, through(proxy, account, tmp_path / "limited") as limited:
+    async with proxy_to(cluster) as proxy, through(proxy, cluster, token) as limited:
         async with running_toolset(limited, pair.section):
             await pair.holds("loki", "tempo")
             await client.delete(RoleBinding, "toolset-reader", namespace=second)
@@ -153,16 +154,14 @@ async def test_rights_that_are_taken_away_stop_one_namespace_and_no_other(real, 
             await pair.holds("loki")  # what is gone goes when it can be seen
 
 
-async def test_a_server_that_cannot_list_a_namespace_stops_no_other(embedded, pair, tmp_path):
+async def test_a_server_that_cannot_list_a_namespace_stops_no_other(embedded, pair):
     """500 on LIST and WATCH, of a process that has seen the namespace."""
-    path = tmp_path / "kubeconfig"
-    embedded.write_kubeconfig(path)
     await pair.add("loki", pair.first, app="loki")
     await pair.add("tempo", pair.second, app="tempo")
     embedded.faults.clear()
     async with (
         proxy_to(embedded) as proxy,
-        through(proxy, path, tmp_path / "proxied") as proxied,
+        through(proxy, embedded, embedded.token) as proxied,
         running_toolset(proxied, pair.section) as manager,
     ):
         await pair.holds("loki", "tempo")

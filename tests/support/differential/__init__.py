@@ -2,9 +2,9 @@
 
     python -m tests.support.differential --sequences 5000 --seed 7
 
-`steps` says what a request is, `generation` invents sequences of them (hypothesis), `sight` removes from an answer what
-may rightly differ between two servers, `duel` sends a sequence to both and stops at the first difference. Anything left
-is a bug of the embedded server or an entry in docs/embedded-server.md.
+`steps` says what a request is, `generation` invents sequences of them (hypothesis), `normalize` removes from an answer
+what may rightly differ between two servers, `duel` sends a sequence to both and stops at the first difference. Anything
+left is a bug of the embedded server or an entry in docs/embedded-server.md.
 """
 
 from __future__ import annotations

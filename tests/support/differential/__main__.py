@@ -1,7 +1,7 @@
 """Run the differential fuzzer by hand: the embedded server against a real one.
 
 python -m tests.support.differential --sequences 5000 --seed 7      stop at the first difference and shrink it
-python -m tests.support.differential --inspection                       go on, and count differences by kind
+python -m tests.support.differential --survey                            go on, and count differences by kind
 python -m tests.support.differential --replay FILE                  the steps of FILE, one per line
 """
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @click.option("--sequences", "count", default=500, show_default=True, help="How many sequences to try.")
 @click.option("--seed", "number", type=int, help="Where the random numbers start; printed, and random if left out.")
 @click.option("--longest", default=12, show_default=True, help="The most steps of one sequence.")
-@click.option("--inspection", is_flag=True, help="Go on after a difference and count them by kind.")
+@click.option("--survey", is_flag=True, help="Go on after a difference and count them by kind.")
 @click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Run the steps of this file only.")
-def main(count: int, number: int | None, longest: int, inspection: bool, replay: Path | None) -> None:
+def main(count: int, number: int | None, longest: int, survey: bool, replay: Path | None) -> None:
     """Send random sequences of requests to the embedded and to a real API server, and compare every answer."""
     number = random.SystemRandom().randrange(2**32) if number is None else number
     with asyncio.Runner() as runner:
@@ -48,7 +48,7 @@ def main(count: int, number: int | None, longest: int, inspection: bool, replay:
                 _say("no difference" if found is None else str(found))
                 sys.exit(0 if found is None else 3)
             _say(f"seed {number}")
-            sys.exit(_survey(arena, count, number, longest) if inspection else _hunt(arena, count, number, longest))
+            sys.exit(_survey(arena, count, number, longest) if survey else _hunt(arena, count, number, longest))
         finally:
             arena.close()
 

@@ -98,7 +98,7 @@ EXAMPLES = GoPrograms(
     name="examples",
     folder="controller_runtime",
     module=CONTROLLER_RUNTIME,
-    packages=("examples/builtins",),
+    packages=("examples/builtins", "examples/crd", "examples/priorityqueue"),
     link=WITHOUT_METRICS,
 )
 CLIENT_GO = GoPrograms(name="client-go-life", folder="clients/client_go", packages=(".",))

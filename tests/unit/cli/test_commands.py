@@ -129,6 +129,12 @@ def test_a_wrong_value_in_a_file_is_no_usage(tmp_path, capsys):
     assert 'lease: "x" is not NAMESPACE/NAME' in capsys.readouterr().err
 
 
+def test_a_service_without_an_address_is_one_line(capsys):
+    assert _run(["apiserver", "--service", "hooks=localhost"]) == 1
+    said = 'error: --service "hooks=localhost" is not NAMESPACE/NAME=HOST:PORT (try shop/hooks=127.0.0.1:9443)\n'
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -40,6 +41,13 @@ __all__ = ["command"]
     help="What authenticated users may do: everything, or what roles and bindings allow.",
 )
 @click.option(
+    "--service",
+    "services",
+    multiple=True,
+    metavar="NAMESPACE/NAME=HOST:PORT",
+    help="Where webhooks of this Service listen; repeatable.",
+)
+@click.option(
     "--simulate", is_flag=True, help="Behave like a cluster: workloads get pods, pods become ready, services endpoints."
 )
 def command(
@@ -49,6 +57,7 @@ def command(
     token: str | None,
     no_tls: bool,
     authorization: Literal["always-allow", "rbac"],
+    services: tuple[str, ...],
     simulate: bool,
 ) -> None:
     """Run the embedded API server: a small Kubernetes API in memory.
@@ -60,13 +69,27 @@ def command(
       steersman apiserver --kubeconfig-out kubeconfig &
       kubectl --kubeconfig kubeconfig get namespaces
       steersman apiserver --authorization rbac --kubeconfig-out kubeconfig
+      steersman apiserver --service shop/hooks=127.0.0.1:9443
     """
     from steersman.apiserver import EmbeddedServer
 
     if authorization == "rbac" and token == "":
         raise ConfigError("--authorization rbac needs to know users: --token must not be empty")
-    server = EmbeddedServer(host=host, port=port, token=token, tls=not no_tls, authorization=authorization)
+    server = EmbeddedServer(
+        host=host,
+        port=port,
+        token=token,
+        tls=not no_tls,
+        authorization=authorization,
+        services=dict(map(_service, services)),
+    )
     asyncio.run(_serve(server, kubeconfig_out, simulate=simulate))
+
+
+def _service(text: str) -> tuple[str, str]:
+    if (found := re.fullmatch(r"([^/=]+/[^/=]+)=(\S+:\d+)", text)) is None:
+        raise ConfigError(f'--service "{text}" is not NAMESPACE/NAME=HOST:PORT (try shop/hooks=127.0.0.1:9443)')
+    return found[1], found[2]
 
 
 async def _serve(server: EmbeddedServer, kubeconfig: Path | None, *, simulate: bool) -> None:

@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from steersman.testing.raw_api import RawApi, ssl_context
+from tests.support.manifests import configmap
+from tests.support.webhooks import REGISTRATION, WebhookStub, denied, rule
 
 pytestmark = pytest.mark.slow
 COMMAND = [str(Path(sys.executable).with_name("steersman")), "apiserver"]
@@ -59,6 +61,43 @@ async def test_with_rbac_users_have_the_rights_of_their_roles(tmp_path: Path):
     finally:
         process.kill()
         await process.wait()
+
+
+async def test_a_webhook_of_a_service_is_called_at_its_address(tmp_path: Path):
+    path = tmp_path / "kubeconfig"
+    async with WebhookStub("hooks.shop.svc") as stub:
+        stub.on("/deny", lambda _: denied("by the service"))
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *(
+                "--service",
+                f"shop/hooks=127.0.0.1:{stub.port}",
+                "--no-tls",
+                "--token",
+                "t",
+                "--kubeconfig-out",
+                str(path),
+            ),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None
+            await process.stdout.readline()
+            server = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
+            by_service = {
+                "service": {"namespace": "shop", "name": "hooks", "path": "/deny"},
+                "caBundle": stub.ca_bundle,
+            }
+            webhook = stub.webhook("/deny", rule("configmaps")) | {"clientConfig": by_service}
+            async with RawApi(server, token="t") as api:
+                manifest = {"metadata": {"name": "hooks"}, "webhooks": [webhook]}
+                made = await api.post(f"{REGISTRATION}/validatingwebhookconfigurations", manifest)
+                assert made.status == 201, made.body
+                got = await api.post("/api/v1/namespaces/default/configmaps", configmap("a"))
+            assert "by the service" in got.body["message"]
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def test_a_port_that_is_taken_is_one_line_that_says_what_to_do():
