@@ -4,6 +4,7 @@ fan-out    one ConfigMap that many Deployments use changes: one patch each, no r
            fast as the same number of bare patches, within a factor, measured in the same run
 no-op      an edit of the ConfigMap's metadata: no request
 idle       rollouts are over and nothing happens: nothing but watches (and a Lease) is renewed
+stuck      rollouts that never end: how often pods are listed to find out why
 storm      many sources edited without pause: rollouts bounded by the window, converged soon after the last edit
 memory     thousands of large Secrets that nobody uses
 """
@@ -184,6 +185,33 @@ async def fan_out(results: Results, count: int, idle_seconds: float) -> None:
     results.bar(f"requests in {idle_seconds:.0f} idle seconds, watches aside", sum(idle.values()), 0)
 
 
+async def stuck(results: Results, count: int, seconds: float) -> None:
+    """Rollouts that no controller carries out, from 30 s after the restart on: earlier no pod is listed."""
+    async with ControlPlane() as plane, plane.api(user_agent=LOAD) as api:
+        await create(api, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        await create(api, CONFIGMAPS, {"metadata": {"name": "app"}, "data": {"mode": "a"}})
+        await each(count, lambda n: create(api, DEPLOYMENTS, deployment(f"web-{n:04}", ["app"])))
+        async with operator(plane, AT_ONCE) as child:
+
+            async def restarted(times: int) -> bool:
+                return min(await restarts(api)) == times
+
+            await eventually(lambda: restarted(0), "all are seeded")
+            await api.patch(f"{CONFIGMAPS}/app", {"data": {"mode": "b"}})
+            await eventually(lambda: restarted(1), "all are restarted")
+            mark = plane.audit.mark()
+
+            async def asks() -> bool:
+                return requests(plane, mark).get("list pods", 0) > 0
+
+            await eventually(asks, "pods are listed")
+            mark, cpu = plane.audit.mark(), child.usage().cpu
+            await asyncio.sleep(seconds)
+            lists, cpu = requests(plane, mark).get("list pods", 0), child.usage().cpu - cpu
+    results.add(name=f"{count} stuck rollouts, {seconds:.0f} s", lists=lists, cpu=cpu)
+    results.bar("LIST pods a second, all stuck rollouts together", lists / seconds, 1.02)
+
+
 async def storm(results: Results, sources: int, workloads: int, seconds: float) -> None:
     """Sources edited without pause."""
     names = [f"app-{number}" for number in range(sources)]
@@ -260,12 +288,16 @@ async def run(options: argparse.Namespace) -> int:
             "reads": "reads",
             "events": "Events",
             "rollouts": "rollouts per workload",
+            "lists": "LIST pods",
+            "cpu": "CPU s",
             "resident": "MiB",
             "peak": "peak MiB",
         },
     )
     if "fan-out" in options.parts:
         await fan_out(results, options.deployments, options.idle)
+    if "stuck" in options.parts:
+        await stuck(results, options.deployments, options.stuck)
     if "storm" in options.parts:
         await storm(results, options.sources, options.workloads, options.seconds)
     if "memory" in options.parts:
@@ -281,12 +313,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--deployments", type=int, default=500)
     parser.add_argument("--idle", type=float, default=30.0, help="seconds")
+    parser.add_argument("--stuck", type=float, default=60.0, help="seconds to count requests while rollouts are stuck")
     parser.add_argument("--sources", type=int, default=50)
     parser.add_argument("--workloads", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=20.0, help="of edits without pause")
     parser.add_argument("--secrets", type=int, default=5_000)
     parser.add_argument("--size", type=int, default=40 * 1024, help="bytes of a Secret")
-    parser.add_argument("--parts", nargs="*", default=["fan-out", "storm", "memory"])
+    parser.add_argument("--parts", nargs="*", default=["fan-out", "stuck", "storm", "memory"])
     parser.add_argument("--dry", action="store_true", help="print, and write no results")
     return asyncio.run(run(parser.parse_args()))
 

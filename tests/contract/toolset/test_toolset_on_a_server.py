@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from steersman.kube.api.patches import PatchType
-from steersman.kube.api.types import ConfigMap
+from steersman.kube.api.types import ConfigMap, Service
 from steersman.kube.api.types.discovery import EndpointSlice
 from steersman.operators.toolset.api.config import Credential, ExtraKeys
 from steersman.operators.toolset.api.crd import TargetConfigMap
-from steersman.testing import eventually
+from steersman.testing import RequestLog, eventually
 
 NAME = "kubernaut-toolset-config"
 PROMETHEUS = {"labels": {"app": "prometheus"}, "ports": [("web", 9090)]}
@@ -70,6 +70,26 @@ async def test_an_edited_a_missing_and_an_extra_key_are_put_right_and_other_peop
         drift = "toolset_configmap_drift_detected_total"
         for kind in ("modified_value", "missing_key", "extra_key"):
             await site.counted(drift, drift_type=kind)
+
+
+@pytest.mark.parametrize("where", ["annotations", "labels"])
+async def test_a_foreign_label_or_annotation_on_a_service_writes_nothing(site, where):
+    def passes():
+        return site.count("controller_runtime_reconcile_time_seconds_count", controller="toolset")
+
+    await site.add("prometheus-server", **PROMETHEUS)
+    async with site.running():
+        await site.has("prometheus-toolset.yaml")
+        await site.has("steersman-known-services", name=f"{NAME}-overrides-backup")
+        await site.told("Created")
+        await site.told("ServiceAdded")
+        with RequestLog(site.client) as log:
+            for value in ("morning", "evening", None):
+                before = passes()
+                patch = {"metadata": {where: {"deploy.example.org/at": value}}}
+                await site.client.patch(Service, "prometheus-server", patch, namespace=site.namespace)
+                await eventually(lambda before=before: passes() > before, "the change is reconciled", timeout=90)
+    assert [write for write in log.writes if "/services/" not in write] == []
 
 
 async def test_a_deleted_configmap_comes_back_with_its_overrides(site):

@@ -46,7 +46,7 @@ from steersman.operators.reload.sources.digest import source_transform
 from steersman.operators.reload.sources.digest_cache import CanonicalDigestCache
 from steersman.operators.reload.sources.named_watch import NamedSourceWatch
 from steersman.operators.reload.workloads.kinds import RECREATE, RUN, KindRule, kind_aliases
-from steersman.operators.reload.workloads.pods import issue_of
+from steersman.operators.reload.workloads.pods import PodReads, issue_of
 from steersman.operators.reload.workloads.rollout_status import Phase
 from steersman.operators.reload.workloads.workload import Workload, workload_class, workload_id, workload_transform
 from steersman.runtime.controller.channel import Channel
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.gates import Moment
     from steersman.operators.reload.planning.hooks import HookRunner
     from steersman.operators.reload.planning.plan import Observed
+    from steersman.operators.reload.planning.rollouts import TrackedRollout
     from steersman.operators.reload.planning.snapshot import WorkloadSnapshot
     from steersman.operators.reload.sources.digest import Source
     from steersman.runtime.reconcile.context import Context
@@ -76,7 +77,6 @@ NEWER_SECONDS: Final = 1.0  # until the watch should have brought a source that 
 BLOCKED_SECONDS: Final = 5.0  # between two evaluations while another controller leads
 CALL_AGAIN_SECONDS: Final = 60.0  # after pods did not accept a call, however often it was tried
 CALLS_AT_ONCE: Final = 16  # workloads of one kind: a call may take long, and occupies a worker
-ASK_PODS_SECONDS: Final = 30.0  # after a restart, and between two reads of its pods
 NO_WINDOW: Final = Window(quiet=timedelta(0), limit=timedelta(0))
 REJECTED_SECONDS: Final = (15.0, 900.0)  # after a rejected restart: at first, and at most
 
@@ -93,6 +93,7 @@ class SharedContext:
     policies: PolicyIndex = field(default_factory=PolicyIndex)
     forms: CanonicalDigestCache = field(default_factory=CanonicalDigestCache)
     keys: KeyStore = field(default_factory=KeyStore)
+    pod_reads: PodReads = field(default_factory=PodReads)
     metrics: ReloadMetrics | None = None
 
 
@@ -176,7 +177,9 @@ class WorkloadReconciler:
         self.tracker.forget(key)
         self.named_watch.gone(key)
         self.shared.forms.want((self.rule.kind.plural, key), {})
-        self.coordinator.gone(WorkloadId(self.rule.kind.kind, key.namespace, key.name))
+        me = WorkloadId(self.rule.kind.kind, key.namespace, key.name)
+        self.coordinator.gone(me)
+        self.shared.pod_reads.leave(me)
 
     # -- a pass --------------------------------------------------------------------------------------------------------
 
@@ -492,18 +495,18 @@ class WorkloadReconciler:
         return None
 
     async def _observe_rollout(self, ctx: Context, workload: Workload) -> float | None:
-        """Report how the last restart ended; returns when to observe it again, in seconds since the epoch.
-
-        The workload's own status tells, which the watch brings anyway; pods are read only when it takes long.
-        """
-        me, now = workload_id(workload), self.coordinator.moment(ctx.clock).wall
+        """Report how the last restart ended; returns when to observe it again, in seconds since the epoch."""
+        me, moment = workload_id(workload), self.coordinator.moment(ctx.clock)
         rollout = self.rollouts.get(me)
         if rollout is None or not rollout.stamp:
+            self.shared.pod_reads.leave(me)
             return None
         asks_pods = self.options.ask_pods and not rollout.evicts
-        if asks_pods and rollout.phase(now) is Phase.PROGRESSING and now >= rollout.began + ASK_PODS_SECONDS:
-            self.rollouts.set_issue(me, await issue_of(ctx.client, workload, rollout.stamp))
-            now = self.coordinator.moment(ctx.clock).wall
+        if asks_pods and rollout.phase(moment.wall) is Phase.PROGRESSING and moment.wall >= rollout.pods_due:
+            wait = await self._read_pods(ctx, workload, rollout, moment)
+            if wait:
+                return min(moment.wall + wait, rollout.expires)
+        now = self.coordinator.moment(ctx.clock).wall
         ended = self.rollouts.outcome(me, now)
         if ended is not None:
             phase, seconds, reason = ended.phase(now), round(now - ended.began), ended.reason(now)
@@ -517,9 +520,23 @@ class WorkloadReconciler:
             self.coordinator.wake()
         rollout = self.rollouts.get(me)
         if rollout is None or rollout.phase(now) is not Phase.PROGRESSING:
+            self.shared.pod_reads.leave(me)
             return None
-        reads = 1 + int((now - rollout.began) // ASK_PODS_SECONDS)
-        return min(rollout.began + ASK_PODS_SECONDS * reads, rollout.expires)
+        return min(rollout.pods_due, rollout.expires) if asks_pods else rollout.expires
+
+    async def _read_pods(self, ctx: Context, workload: Workload, rollout: TrackedRollout, now: Moment) -> float:
+        """Find out why a slow rollout does not end; returns how many seconds to wait for the turn to read its pods.
+
+        The workload's own status, which the watch brings anyway, says whether anything moved: while it is what it was
+        at the last read, pods are not read.
+        """
+        me, version = workload_id(workload), workload.metadata.resource_version
+        if version != rollout.pods_version:
+            if wait := self.shared.pod_reads.wait(me, now.tick):
+                return wait
+            self.rollouts.set_issue(me, await issue_of(ctx.client, workload, rollout.stamp))
+        self.rollouts.set_pods_read(me, now.wall, version)
+        return 0.0
 
     # -- report --------------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ __all__ = ["Rollouts", "TrackedRollout"]
 
 PROGRESSING: Final = RolloutProgress(Phase.PROGRESSING)
 EVICTION: Final = "evicting pods of before "  # the stamp of one
+FIRST_READ: Final = 30.0  # seconds from a restart to the first read of its pods
 _ROUNDING: Final = 0.001  # seconds; stamps have microseconds
 
 
@@ -54,6 +55,8 @@ class TrackedRollout(msgspec.Struct, frozen=True, kw_only=True):
     shift: float = 0.0  # by how much the wall clock was set since: durations stay right
     waits: str = ""  # what it waits for now, where known
     issue: str = ""  # why its pods do not start
+    pods_read: float = 0.0  # how many seconds after its start its pods were last considered…
+    pods_version: str = ""  # …and the resourceVersion of the workload then
     revision: int = 0  # resourceVersion of the workload as the restart left it; older objects are ignored
     ended: float | None = None  # when its outcome was noticed
     reported: Phase | None = None  # the outcome that was reported; that of an earlier process counts as reported
@@ -72,6 +75,11 @@ class TrackedRollout(msgspec.Struct, frozen=True, kw_only=True):
     def expires(self) -> float:
         """When it has failed, if nothing moves until then."""
         return max(self.started, self.moved) + self.shift + self.deadline_seconds
+
+    @property
+    def pods_due(self) -> float:
+        """When its pods are considered next: each pause is as long as the rollout has taken by then."""
+        return self.began + max(FIRST_READ, 2 * self.pods_read)
 
     def phase(self, now: float) -> Phase:
         """Its phase."""
@@ -232,6 +240,12 @@ class Rollouts:
         known = self._all.get(workload)
         if known is not None:
             self._put(workload, replace(known, issue=issue))
+
+    def set_pods_read(self, workload: WorkloadId, now: float, version: str) -> None:
+        """Its pods were considered when the workload had that resourceVersion."""
+        known = self._all.get(workload)
+        if known is not None:
+            self._put(workload, replace(known, pods_read=now - known.began, pods_version=version))
 
     def outcome(self, workload: WorkloadId, now: float) -> TrackedRollout | None:
         """A restart that has ended, once per outcome; one that failed may become available yet."""

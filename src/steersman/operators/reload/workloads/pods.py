@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from steersman.kube.client.client import Client
+    from steersman.operators.reload.api.config import WorkloadId
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["Pods", "belongs_to", "created", "issue_in", "issue_of", "owner_of", "pods_of"]
+__all__ = ["PodReads", "Pods", "belongs_to", "created", "issue_in", "issue_of", "owner_of", "pods_of"]
 
 _LONGEST: Final = 200  # characters of a message
+_READ_SECONDS: Final = 1.0  # between two reads for stuck rollouts, over all workloads
 
 
 class Pods(msgspec.Struct, frozen=True):
@@ -37,6 +39,29 @@ class Pods(msgspec.Struct, frozen=True):
 
     own: tuple[Pod, ...] = ()
     unknown: str = ""  # why not
+
+
+class PodReads:
+    """Spreads the reads of pods for stuck rollouts: one a second over all workloads, in the order they asked."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[WorkloadId, None] = {}
+        self._free = 0.0  # when the next read may be, on the monotonic clock
+
+    def wait(self, workload: WorkloadId, now: float) -> float:
+        """Seconds until the turn of a workload; 0: it reads now."""
+        self._waiting.setdefault(workload)
+        place = next(place for place, waiting in enumerate(self._waiting) if waiting == workload)
+        seconds = self._free + place * _READ_SECONDS - now
+        if seconds > 0:
+            return seconds
+        del self._waiting[workload]
+        self._free = now + _READ_SECONDS
+        return 0.0
+
+    def leave(self, workload: WorkloadId) -> None:
+        """The workload has nothing to read any more."""
+        self._waiting.pop(workload, None)
 
 
 async def pods_of(client: Client, workload: Workload) -> Pods:

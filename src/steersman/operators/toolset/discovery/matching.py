@@ -150,6 +150,14 @@ def _matched(service: ServiceSummary, settings: TargetSettings) -> tuple[Service
     return best
 
 
+def labels_read(settings: TargetSettings) -> frozenset[str]:
+    """The labels of Services that decide a match under these settings."""
+    selectors = [text for detector in settings.detectors for text in detector.labels]
+    selectors += [row.labels for row in settings.types.values()]
+    read = {requirement.key for text in selectors for requirement in selector_of(text).requirements}
+    return read.union(_COMPONENT_LABELS)
+
+
 def _confidence(service: ServiceSummary, detector: ServiceDetector) -> Confidence | None:
     numbers = {port.port for port in service.spec.ports}
     if detector.port_required and not (

@@ -31,6 +31,7 @@ from steersman.operators.toolset.api.crd import (
     TargetConfigMap,
     with_key_owners,
 )
+from steersman.operators.toolset.discovery.matching import labels_read
 from steersman.operators.toolset.render.layout import part_name
 
 if TYPE_CHECKING:
@@ -185,8 +186,9 @@ def backup_data(backup: Backup) -> dict[str, str]:
 def record_services(services: Iterable[ServiceSummary], settings: TargetSettings) -> str | None:
     """Encode Services for a process that cannot list them; None when the record would be too large.
 
-    Annotations that the settings never read are left out, so that a change to them writes nothing.
+    Annotations and labels that the settings never read are left out, so that a change to them writes nothing.
     """
+    labels = labels_read(settings)
     required = {name for row in settings.types.values() for name in row.annotations}
     rows = [
         ServiceSummary(
@@ -195,7 +197,7 @@ def record_services(services: Iterable[ServiceSummary], settings: TargetSettings
                 namespace=service.namespace,
                 uid=service.metadata.uid,
                 creation_timestamp=service.metadata.creation_timestamp,
-                labels=service.metadata.labels,
+                labels={name: value for name, value in service.labels.items() if name in labels} or None,
                 annotations={
                     name: value
                     for name, value in service.annotations.items()

@@ -304,9 +304,15 @@ def test_a_record_of_services_that_cannot_be_read_is_none(record):
 
 
 def test_the_record_of_services_changes_only_with_what_decides_a_match():
-    section = ToolsetSection(types={"prometheus": TypeConfig(annotations={"team/owner": "sre"})})
-    known = {"team/owner": "sre", f"{SETTINGS.prefix}enabled": "true"}
-    plain, noisy = (parsed(service("p", annotations={**known, **extra})) for extra in ({}, {"deploy/at": "06:00"}))
+    row = TypeConfig(labels="tier!=test", annotations={"team/owner": "sre"})
+    section = ToolsetSection(types={"prometheus": row})
+    annotations = {"team/owner": "sre", f"{SETTINGS.prefix}enabled": "true"}
+    labels = {"app": "prometheus", "tier": "web", "app.kubernetes.io/component": "server"}
+    plain = parsed(service("p", labels=labels, annotations=annotations))
+    foreign = {"deploy/at": "06:00"}
+    noisy = parsed(service("p", labels=labels | foreign, annotations=annotations | foreign))
     record = record_services([plain], section.settings())
     assert record_services([noisy], section.settings()) == record
-    assert recorded_services(record, frozenset({plain.namespace}))[0].annotations == known
+    (recorded,) = recorded_services(record, frozenset({plain.namespace}))
+    assert recorded.annotations == annotations
+    assert recorded.labels == labels
