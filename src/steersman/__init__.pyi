@@ -327,6 +327,9 @@ from steersman.runtime.webhook.admission import (
     Webhook as Webhook,
 )
 from steersman.runtime.webhook.admission import (
+    default as default,
+)
+from steersman.runtime.webhook.admission import (
     mutate as mutate,
 )
 from steersman.runtime.webhook.admission import (

@@ -21,6 +21,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 from steersman.certificates import load_pair
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.errors import ConfigError, traceback_of
+from steersman.kube.api.selectors import Selector
 from steersman.logger import FloodLog, Logger
 from steersman.runtime.http.server import HttpServer, ServerLimits
 from steersman.runtime.webhook.admission import NotAReview, Webhook, respond
@@ -232,7 +233,7 @@ def webhook_configurations(
 
 
 def _webhook(hook: Webhook, client_config: dict[str, Any]) -> dict[str, Any]:
-    kind = hook.target.KIND
+    kind = hook.kind
     rule = {
         "apiGroups": [kind.group],
         "apiVersions": [kind.version],
@@ -240,10 +241,18 @@ def _webhook(hook: Webhook, client_config: dict[str, Any]) -> dict[str, Any]:
         "operations": list(hook.operations),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
     }
+    narrowed: dict[str, Any] = {}
+    for field, selector in (("namespaceSelector", hook.namespace_selector), ("objectSelector", hook.object_selector)):
+        if selector:
+            narrowed[field] = Selector.parse(selector).to_wire()
+    if hook.match_conditions:
+        conditions = hook.match_conditions.items()
+        narrowed["matchConditions"] = [{"name": name, "expression": expression} for name, expression in conditions]
     return {
         "name": hook.name,
         "clientConfig": client_config,
         "rules": [rule],
+        **narrowed,
         "failurePolicy": hook.failure_policy,
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
