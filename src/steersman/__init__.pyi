@@ -5,6 +5,7 @@ from msgspec import field as field
 from steersman.cache.static import StaticCache as StaticCache
 from steersman.clock import SYSTEM_CLOCK as SYSTEM_CLOCK
 from steersman.clock import Clock as Clock
+from steersman.crd.conversion import ConversionError as ConversionError
 from steersman.crd.manifest import crd_manifest as crd_manifest
 from steersman.crd.markers import (
     Atomic as Atomic,
@@ -327,6 +328,9 @@ from steersman.runtime.webhook.admission import (
     Webhook as Webhook,
 )
 from steersman.runtime.webhook.admission import (
+    default as default,
+)
+from steersman.runtime.webhook.admission import (
     mutate as mutate,
 )
 from steersman.runtime.webhook.admission import (
@@ -337,6 +341,9 @@ from steersman.runtime.webhook.certificate_source import (
 )
 from steersman.runtime.webhook.certificate_source import (
     MountedCertificates as MountedCertificates,
+)
+from steersman.runtime.webhook.conversion import (
+    ConversionWebhook as ConversionWebhook,
 )
 from steersman.runtime.webhook.server import (
     WebhookServer as WebhookServer,

@@ -36,7 +36,7 @@ NAMES = [kind.KIND.qualified for operator in OPERATORS for kind in load_operator
 def printed() -> dict[str, dict[str, Any]]:
     files = [str(path) for path in sorted(EXAMPLES.glob("*.py"))]
     found: dict[str, dict[str, Any]] = {}
-    for arguments in (["crds", "--operators", "all"], ["crds", *files]):
+    for arguments in (["crds"], ["crds", *files]):
         shown = CliRunner().invoke(cli, [*arguments, "-o", "json"], catch_exceptions=False).stdout
         found |= {item["metadata"]["name"]: item for item in json.loads(shown)["items"]}
     return found

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
 from steersman.crd import crd_manifest
 from steersman.kube.api.errors import Invalid, KubeError, NotFound
-from steersman.kube.api.objects import ObjectMeta, Resource, Struct
-from steersman.runtime.webhook.admission import AdmissionRequest, Denied, mutate, validate
+from steersman.kube.api.gvk import Kind
+from steersman.kube.api.objects import ObjectMeta, Resource, Struct, to_wire
+from steersman.runtime.webhook.admission import AdmissionRequest, Denied, default, mutate, validate
 from steersman.runtime.webhook.certificate_source import CONFIGURATIONS, ManagedCertificates, MountedCertificates
 from steersman.runtime.webhook.server import WebhookServer, webhook_configurations
 from steersman.testing import eventually
@@ -20,6 +24,7 @@ from tests.support.manifests import Space
 class GadgetSpec(Struct):
     size: int
     colour: str = ""
+    owner: str | None = None
 
 
 class Gadget(Resource, group="webhooks.example.org", version="v1"):
@@ -44,7 +49,29 @@ async def painted(request: AdmissionRequest[Gadget]):
     return request.object
 
 
-HOOKS = [reasonable, painted]
+GADGETS = Kind(group="webhooks.example.org", version="v1", kind="Gadget", plural="gadgets")
+
+
+@default(Gadget)
+def owned(obj: Gadget) -> None:
+    assert threading.current_thread() is not threading.main_thread()
+    if obj.spec.owner is None:
+        obj.spec.owner = "nobody"
+
+
+@mutate(GADGETS, object_selector="audited in (yes, always)")
+def audited(request: AdmissionRequest[dict[str, Any]]) -> None:
+    request.warn(f"{request.user.username} is recorded")
+    request.object["metadata"]["annotations"] = {"author": request.user.username}
+
+
+@validate(GADGETS, match_conditions={"updates": "request.operation == 'UPDATE'", "large": "object.spec.size > 50"})
+def frozen(request: AdmissionRequest[dict[str, Any]]) -> None:
+    request.warn("large gadgets are frozen")
+    raise Denied("may not change", code=403)
+
+
+HOOKS = [reasonable, painted, owned, audited, frozen]
 
 
 @pytest.fixture
@@ -54,16 +81,16 @@ async def served(cluster, client, namespace):
     certificates = ManagedCertificates(
         client, namespace=namespace, secret="hooks", names=["127.0.0.1"], configuration=name
     )
-    server = WebhookServer(HOOKS, certificates, host="127.0.0.1", port=0, registry=CollectorRegistry())
+    here = f"kubernetes.io/metadata.name={namespace}"
+    hooks = [msgspec.structs.replace(hook, namespace_selector=here) for hook in HOOKS]
+    server = WebhookServer(hooks, certificates, host="127.0.0.1", port=0, registry=CollectorRegistry())
     task = asyncio.create_task(server.run())
     await asyncio.wait_for(server.serving.wait(), 90)
     await client.apply(crd_manifest(Gadget))
     manifests = webhook_configurations(
-        HOOKS, name=name, client_config=lambda path: {"url": f"https://127.0.0.1:{server.port}{path}"}
+        hooks, name=name, client_config=lambda path: {"url": f"https://127.0.0.1:{server.port}{path}"}
     )
     for manifest in manifests:
-        for webhook in manifest["webhooks"]:
-            webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
         await client.create(manifest)
     await certificates.load()  # what the server does every half minute: the new configurations get the authority
     yield server
@@ -105,6 +132,47 @@ async def test_a_warning_of_a_validator_reaches_the_client(served, client, api, 
     await client.create(gadget("short-lived", namespace, 1))
     path = Space(namespace).at("webhooks.example.org/v1", "gadgets/short-lived")
     assert (await api.delete(path)).warnings == ("goodbye",)
+
+
+async def test_a_defaulter_that_is_a_plain_function_sets_what_is_missing(served, client, namespace):
+    await eventually(lambda: answered(client, namespace))
+    assert (await client.create(gadget("found", namespace, 1))).spec.owner == "nobody"
+    kept = gadget("kept", namespace, 1)
+    kept.spec.owner = "ann"
+    assert (await client.create(kept)).spec.owner == "ann"
+
+
+async def test_only_objects_that_the_selector_matches_reach_an_untyped_mutator_which_warns(
+    served, client, api, namespace
+):
+    await eventually(lambda: answered(client, namespace))
+    made = {}
+    for name, labels in (("plain", {}), ("seen", {"audited": "yes"})):
+        body = to_wire(gadget(name, namespace, 1))
+        body["metadata"]["labels"] = labels
+        made[name] = await api.post(Space(namespace).at("webhooks.example.org/v1", "gadgets"), body)
+    assert {name: "author" in (answer.body["metadata"].get("annotations") or {}) for name, answer in made.items()} == {
+        "plain": False,
+        "seen": True,
+    }
+    assert made["plain"].warnings == ()
+    assert [warning.partition(" ")[2] for warning in made["seen"].warnings] == ["is recorded"]
+
+
+async def test_match_conditions_decide_who_is_asked_and_a_denial_carries_warnings(served, client, api, namespace):
+    await eventually(lambda: answered(client, namespace))
+    await client.create(gadget("small", namespace, 49))
+    await client.create(gadget("large", namespace, 51))
+    change = {"spec": {"colour": "blue"}}
+    at = Space(namespace).at("webhooks.example.org/v1", "gadgets")
+    assert (await api.patch(f"{at}/small", change)).status == 200
+    refused = await api.patch(f"{at}/large", change)
+    assert (refused.status, refused.warnings) == (403, ("large gadgets are frozen",))
+
+
+async def test_other_namespaces_than_the_selected_ones_are_not_asked_about(served, client, namespace):
+    await eventually(lambda: answered(client, namespace))
+    assert (await client.create(gadget("elsewhere", "default", 101), dry_run=True)).spec.colour == ""
 
 
 async def test_a_second_replica_serves_with_the_same_authority(served, client, namespace):

@@ -113,11 +113,21 @@ def _innermost(error: Exception, name: str, module: str) -> str:
     return name
 
 
-def hooks_in(module: ModuleType) -> list[Any]:
-    """The webhooks a module defines."""
+def hooks_in(modules: Iterable[ModuleType]) -> list[Any]:
+    """The webhooks of modules, each once, and the conversion of kinds that have a hub and spokes in them."""
+    from steersman.kube.api.objects import Resource
     from steersman.runtime.webhook.admission import Webhook
+    from steersman.runtime.webhook.conversion import ConversionWebhook
 
-    return [value for value in vars(module).values() if isinstance(value, Webhook)]
+    values = list({id(value): value for module in modules for value in vars(module).values()}.values())
+    found: list[Any] = [value for value in values if isinstance(value, Webhook | ConversionWebhook)]
+    spokes: dict[Any, list[Any]] = {}
+    for value in values:
+        if isinstance(value, type) and issubclass(value, Resource) and value.HUB is not None:
+            spokes.setdefault(value.HUB, []).append(value)
+    declared = {hook.name for hook in found if isinstance(hook, ConversionWebhook)}
+    conversions = (ConversionWebhook(versions=[*versions, hub]) for hub, versions in spokes.items())
+    return [*found, *(hook for hook in conversions if hook.name not in declared)]
 
 
 def kinds_in(module: ModuleType) -> list[Any]:

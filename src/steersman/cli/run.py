@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.manager import Manager
     from steersman.runtime.manager.operator_bundle import OperatorBundle
     from steersman.runtime.webhook.admission import Webhook
+    from steersman.runtime.webhook.conversion import ConversionWebhook
 
 __all__ = ["command"]
 
@@ -100,16 +101,16 @@ def command(
     """
     from steersman.cli.config import load_settings
     from steersman.cli.core_dumps import keep_memory_private
-    from steersman.cli.install.webhooks import default_name, hooks_of, serving
+    from steersman.cli.install.webhooks import default_name, serving
     from steersman.cli.kube_options import cluster_config
     from steersman.cli.log_format import configure_logging
-    from steersman.cli.python_files import bundle_in, load_python
+    from steersman.cli.python_files import bundle_in, hooks_in, load_python
     from steersman.runtime.manager.run import run_main, serve
 
     configure_logging(level=log_level, form=log_format)
     settings = _override(load_settings(config), flags)
     modules = [load_python(name) for name in files]
-    hooks = hooks_of(modules)
+    hooks = hooks_in(modules)
     bundles = {module.__name__: bundle for module in modules if (bundle := bundle_in(module)) is not None}
     controllers = _controllers(modules, settings, hooks, bundles)
     listen = _address(settings)
@@ -199,7 +200,7 @@ def _named_context(option: str) -> tuple[str, str]:
 def _controllers(
     modules: Sequence[ModuleType],
     settings: RunSettings,
-    hooks: Sequence[Webhook],
+    hooks: Sequence[Webhook | ConversionWebhook],
     bundles: Mapping[str, OperatorBundle],
 ) -> list[Controller]:
     """What the files hold, except those in bundles."""

@@ -5,6 +5,7 @@ type cannot. `drift(live, wanted)` tells whether a cluster's definition still is
 """
 
 from steersman.crd.compatibility import incompatible_changes
+from steersman.crd.conversion import ConversionError
 from steersman.crd.diff import drift
 from steersman.crd.findings import DefinitionFinding, undescribed
 from steersman.crd.manifest import crd_manifest, crd_name
@@ -36,6 +37,7 @@ from steersman.kube.api.crd_options import PrinterColumn, ScaleSubresource
 __all__ = [
     "Atomic",
     "Column",
+    "ConversionError",
     "DefinitionFinding",
     "Description",
     "EmbeddedResource",

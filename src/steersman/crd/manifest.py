@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from steersman.crd.conversion import conversion_path, hub_of
 from steersman.crd.markers import PrinterColumn
 from steersman.crd.schema import columns_of, schema_of, selectable_of
 from steersman.errors import SteersmanError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from steersman.kube.api.objects import Resource
 
@@ -23,10 +24,16 @@ def crd_name(cls: type[Resource]) -> str:
     return cls.KIND.qualified
 
 
-def crd_manifest(*versions: type[Resource]) -> dict[str, Any]:
-    """The definition of one kind. Give its versions oldest first: the last one is stored."""
+def crd_manifest(
+    *versions: type[Resource], conversion: Callable[[str], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The definition of one kind. Give its versions oldest first: the last one is stored, unless there is a hub.
+
+    `conversion(path)` says how the API server reaches the conversion webhook, which versions with a hub need, such as
+    `{"service": {"name": …, "namespace": …, "path": path}}`.
+    """
     _same_kind(versions)
-    stored = versions[-1]
+    stored = _stored(versions)
     kind, options = stored.KIND, stored.DEFINITION
     names: dict[str, Any] = {
         "kind": kind.kind,
@@ -47,6 +54,7 @@ def crd_manifest(*versions: type[Resource]) -> dict[str, Any]:
             "names": names,
             "scope": "Namespaced" if kind.namespaced else "Cluster",
             "versions": [_version(cls, storage=cls is stored) for cls in versions],
+            **_conversion(versions, conversion),
         },
     }
 
@@ -55,6 +63,28 @@ def _same_kind(versions: Sequence[type[Resource]]) -> None:
     identities = {(cls.KIND.qualified, cls.KIND.kind, cls.KIND.namespaced) for cls in versions}
     if len(identities) != 1:
         raise SteersmanError(f"one definition holds one kind, not {sorted(identities)}")
+
+
+def _stored(versions: Sequence[type[Resource]]) -> type[Resource]:
+    asked = [cls for cls in versions if cls.DEFINITION.storage]
+    if len(asked) > 1:
+        names = ", ".join(cls.__name__ for cls in asked)
+        raise SteersmanError(f"objects are stored in one version: storage=True is on {names}")
+    return asked[0] if asked else hub_of(versions) or versions[-1]
+
+
+def _conversion(
+    versions: Sequence[type[Resource]], client_config: Callable[[str], dict[str, Any]] | None
+) -> dict[str, Any]:
+    hub = hub_of(versions)
+    if hub is None:
+        return {}
+    if client_config is None:
+        raise SteersmanError(
+            f"{hub.KIND} is converted by a webhook: crd_manifest(…, conversion=…) says how the API server reaches it"
+        )
+    webhook = {"clientConfig": client_config(conversion_path(hub)), "conversionReviewVersions": ["v1"]}
+    return {"conversion": {"strategy": "Webhook", "webhook": webhook}}
 
 
 def _version(cls: type[Resource], *, storage: bool) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import click
 
 from steersman.cli.exit_codes import exit_code
 from steersman.cli.install.rbac import operators_option
+from steersman.cli.install.webhooks import client_config, default_name
+from steersman.cli.kube_options import check_namespaces
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,9 +35,24 @@ DEFINITION: Final = "CustomResourceDefinition"
     type=click.Choice(["yaml", "json", "markdown", "table"]),
     help="yaml, json or markdown; with --check table, yaml or json.  [default: yaml; with --check table]",
 )
+@click.option(
+    "--host",
+    metavar="HOST[:PORT]",
+    help="What the API server calls to convert versions.  [default: that of `steersman webhooks`]",
+)
+@click.option(
+    "-n", "--namespace", callback=check_namespaces, default="default", show_default=True, help="Where the process runs."
+)
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[str, ...], operators: str, check: bool, against: str | None, output: str | None
+    ctx: click.Context,
+    files: tuple[str, ...],
+    operators: str,
+    check: bool,
+    against: str | None,
+    output: str | None,
+    host: str | None,
+    namespace: str,
 ) -> None:
     """Print CustomResourceDefinitions.
 
@@ -43,9 +60,11 @@ def command(
     servers reject. With --against, the definitions of the last release in a file or a folder, also report incompatible
     changes. The exit code is 3 when there is something to correct.
 
+    A kind with a hub and spokes is converted by the webhook server of `steersman run FILE --webhooks`, at --host.
+
     \b
     Examples:
-      steersman crds --operators reload,dns | kubectl apply -f -
+      steersman crds | kubectl apply -f -
       steersman crds examples/webapp.py | kubectl apply -f -
       steersman crds examples/webapp.py --check --against released/crds
     """
@@ -53,11 +72,12 @@ def command(
         raise click.UsageError("--against needs --check")
     if output == ("markdown" if check else "table"):
         raise click.UsageError(f"-o {output} is for {'definitions' if check else '--check'} only")
+    address = host or f"{default_name(files) if files else 'steersman'}.{namespace}.svc"
     if check:
-        found = _findings(files, operators, against)
+        found = _findings(files, operators, against, address)
         _print_findings(found, output or "table")
         ctx.exit(exit_code(found=bool(found)))
-    manifests = definitions(files, operators)
+    manifests = definitions(files, operators, address)
     if output == "markdown":
         from steersman.crd.reference import reference_page
 
@@ -68,11 +88,14 @@ def command(
     print_manifests(manifests, output or "yaml")
 
 
-def definitions(files: tuple[str, ...], operators: str) -> list[dict[str, Any]]:
-    """The definitions of the kinds in files and of operators; of the default operator when neither is named."""
+def definitions(files: tuple[str, ...], operators: str, host: str = "127.0.0.1") -> list[dict[str, Any]]:
+    """The definitions of the kinds in files and of operators; of all operators when neither is named.
+
+    `host` is what the API server calls to convert versions.
+    """
     from steersman.crd import crd_manifest
 
-    return [crd_manifest(*versions) for versions in _kinds(files, operators)]
+    return [crd_manifest(*versions, conversion=client_config(host)) for versions in _kinds(files, operators)]
 
 
 def _kinds(files: tuple[str, ...], operators: str) -> list[list[Any]]:
@@ -96,14 +119,14 @@ def _kinds(files: tuple[str, ...], operators: str) -> list[list[Any]]:
     return list(by_name.values())
 
 
-def _findings(files: tuple[str, ...], operators: str, against: str | None) -> list[DefinitionFinding]:
+def _findings(files: tuple[str, ...], operators: str, against: str | None, host: str) -> list[DefinitionFinding]:
     from steersman.crd import DefinitionFinding, SchemaError, crd_manifest, incompatible_changes, undescribed
 
     earlier = {} if against is None else _earlier(against)
     found, made = [], []
     for versions in _kinds(files, operators):
         try:
-            made.append(crd_manifest(*versions))
+            made.append(crd_manifest(*versions, conversion=client_config(host)))
         except SchemaError as error:
             earlier.pop(versions[-1].KIND.qualified, None)
             kind = f"{versions[-1].KIND.kind} {versions[-1].KIND.version}"

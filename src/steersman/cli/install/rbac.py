@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "configured_operators", "names_in", "operator_names", "operators_option", "print_manifests"]
 
-DEFAULT: Final = "reload"  # the operator of every command that prints manifests, and of the chart
-
 operators_option = click.option(
     "--operators",
     default="",
-    help=f"Names of operators, separated by commas, or all.  [default: those of the settings, else {DEFAULT}]",
+    help="Names of operators, separated by commas.  [default: those of the settings, else all]",
 )
 
 
@@ -69,7 +67,7 @@ def names_in(text: str) -> list[str]:
 
 
 def configured_operators(names: str, config: Path | None) -> list[tuple[Operator, Any]]:
-    """The operators that are named, else those the file names, else the default; each with its section."""
+    """The operators that are named, else those the file names, else all; each with its section."""
     from steersman.cli.config import load_settings
     from steersman.operators import load_operator
 
@@ -78,10 +76,10 @@ def configured_operators(names: str, config: Path | None) -> list[tuple[Operator
 
 
 def operator_names(text: str, settings: Sequence[str] = ()) -> Sequence[str]:
-    """The operators that --operators names, else those of the settings, else the default."""
+    """The operators that --operators names, else those of the settings, else all."""
     from steersman.operators import OPERATORS
 
-    return sorted(OPERATORS) if text.strip() == "all" else names_in(text) or settings or [DEFAULT]
+    return names_in(text) or settings or sorted(OPERATORS)
 
 
 def print_manifests(manifests: list[dict[str, Any]], output: str) -> None:

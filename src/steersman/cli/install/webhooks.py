@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from steersman.cli.config import RunSettings
     from steersman.kube.client.client import Client
     from steersman.runtime.webhook.admission import Webhook
+    from steersman.runtime.webhook.conversion import ConversionWebhook
     from steersman.runtime.webhook.server import WebhookServer
 
-__all__ = ["client_config", "command", "hooks_of", "secret_name", "serving"]
+__all__ = ["client_config", "command", "secret_name", "serving"]
 
 PORT = 9443
 _SETTINGS = ("webhook_listen", "webhook_host", "webhook_name", "webhook_certs")
@@ -57,16 +58,19 @@ def command(
       steersman webhooks examples/database.py --host 127.0.0.1:9443
     """
     from steersman.cli.install.rbac import print_manifests
-    from steersman.cli.python_files import load_python
+    from steersman.cli.python_files import hooks_in, load_python
     from steersman.runtime.webhook.server import webhook_configurations
 
     name = name or default_name(files)
-    hooks = hooks_of([load_python(file) for file in files])
+    hooks = hooks_in([load_python(file) for file in files])
     if not hooks:
         raise ConfigError("defines no webhook", where=", ".join(files))
-    manifests = webhook_configurations(hooks, name=name, client_config=client_config(host or f"{name}.{namespace}.svc"))
+    reach = client_config(host or f"{name}.{namespace}.svc")
+    manifests = webhook_configurations(hooks, name=name, client_config=reach)
     if rights:
-        manifests = [*_rights(name, namespace), *manifests]
+        manifests = [*_rights(name, namespace, converted_definitions(hooks)), *manifests]
+    if not manifests:
+        raise ConfigError("defines conversions only: steersman crds prints their address", where=", ".join(files))
     print_manifests(manifests, output)
 
 
@@ -82,11 +86,11 @@ def secret_name(name: str) -> str:
     return f"{name}-webhooks"
 
 
-def hooks_of(modules: Sequence[Any]) -> list[Webhook]:
-    """The webhooks of all modules, each once also when one module has it from another."""
-    from steersman.cli.python_files import hooks_in
+def converted_definitions(hooks: Sequence[Webhook | ConversionWebhook]) -> list[str]:
+    """The names of the CustomResourceDefinitions that have a conversion among these webhooks."""
+    from steersman.runtime.webhook.conversion import ConversionWebhook
 
-    return list({id(hook): hook for module in modules for hook in hooks_in(module)}.values())
+    return [hook.name for hook in hooks if isinstance(hook, ConversionWebhook)]
 
 
 def client_config(host: str) -> Callable[[str], dict[str, Any]]:
@@ -102,7 +106,12 @@ def client_config(host: str) -> Callable[[str], dict[str, Any]]:
 
 
 def serving(
-    hooks: Sequence[Webhook], settings: RunSettings, *, name: str, own_namespace: str, in_cluster: bool
+    hooks: Sequence[Webhook | ConversionWebhook],
+    settings: RunSettings,
+    *,
+    name: str,
+    own_namespace: str,
+    in_cluster: bool,
 ) -> Callable[[Client], WebhookServer] | None:
     """What serves the webhooks, to be made when there is a client; None when there is nothing to serve."""
     from steersman.logger import Logger
@@ -137,6 +146,7 @@ def serving(
                 secret=secret_name(name),
                 names=[host.partition(":")[0]],
                 configuration=name,
+                definitions=converted_definitions(hooks),
             )
         return WebhookServer(hooks, certificates, host=address, port=port)
 
@@ -150,21 +160,25 @@ def _asked_by(settings: RunSettings) -> str | None:
     return next((name for name in _SETTINGS if getattr(settings, name)), None)
 
 
-def _rights(name: str, namespace: str) -> list[dict[str, Any]]:
-    """An account with the rights to keep the Secret, and to put its authority into the configurations."""
+def _rights(name: str, namespace: str, definitions: Sequence[str]) -> list[dict[str, Any]]:
+    """An account with the rights to keep the Secret, and to put its authority into configurations and definitions."""
     from steersman.kube.api.types.rbac import PolicyRule
     from steersman.runtime.rbac import Permissions
-    from steersman.runtime.webhook.certificate_source import CONFIGURATIONS, SECRETS
+    from steersman.runtime.webhook.certificate_source import CONFIGURATIONS, DEFINITIONS, SECRETS
 
     plural = [SECRETS.plural]
     secrets = [
         PolicyRule(api_groups=[""], resources=plural, verbs=["create"]),
         PolicyRule(api_groups=[""], resources=plural, resource_names=[secret_name(name)], verbs=["get", "update"]),
     ]
-    configurations = PolicyRule(
-        api_groups=[CONFIGURATIONS[0].group],
-        resources=[kind.plural for kind in CONFIGURATIONS],
-        resource_names=[name],
-        verbs=["get", "patch"],
-    )
-    return Permissions(namespace=secrets, cluster=[configurations]).manifests(name, namespace, namespaces=[namespace])
+    injected = [
+        PolicyRule(
+            api_groups=[kinds[0].group],
+            resources=[kind.plural for kind in kinds],
+            resource_names=list(names),
+            verbs=["get", "patch"],
+        )
+        for kinds, names in ((CONFIGURATIONS, [name]), ((DEFINITIONS,), definitions))
+        if names
+    ]
+    return Permissions(namespace=secrets, cluster=injected).manifests(name, namespace, namespaces=[namespace])

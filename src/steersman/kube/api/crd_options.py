@@ -33,4 +33,5 @@ class CRDOptions(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[PrinterColumn, ...] = ()  # besides those that fields ask for
     scale: ScaleSubresource | None = None
     served: bool = True  # False: the server still reads stored objects of this version, and offers it to no client
+    storage: bool = False  # True: objects are stored in this version; else in the hub, or the last version
     deprecated: bool | str = False  # clients get a warning: this text, or one that the server makes

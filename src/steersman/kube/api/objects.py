@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
@@ -167,7 +168,9 @@ class _ResourceMeta(_StructMeta):
         columns: tuple[PrinterColumn, ...] = (),
         scale: ScaleSubresource | None = None,
         served: bool = True,
+        storage: bool = False,
         deprecated: bool | str = False,
+        hub: type[Resource] | None = None,
         **struct_options: Any,
     ) -> Any:
         cls = super().__new__(mcls, name, bases, namespace, **struct_options)
@@ -186,17 +189,45 @@ class _ResourceMeta(_StructMeta):
                 columns=columns,
                 scale=scale,
                 served=served,
+                storage=storage,
                 deprecated=deprecated,
             )
             type.__setattr__(cls, "DEFINITION", definition)
+            type.__setattr__(cls, "HUB", _checked_hub(cls, hub))
         return cls
 
 
+def _checked_hub(cls: Any, hub: Any) -> Any:
+    """`hub`, when `cls` can be a spoke of it; TypeError says what is missing."""
+    if hub is None:
+        return None
+    if getattr(hub, "KIND", None) is None or hub.HUB is not None:
+        raise TypeError(f"{cls.__name__}: hub must be a version of the kind that has no hub itself, not {hub!r}")
+    own, other = cls.KIND, hub.KIND
+    if (own.qualified, own.kind, own.namespaced) != (other.qualified, other.kind, other.namespaced):
+        raise TypeError(
+            f"{cls.__name__}: {own} ({own.plural}) and its hub {other} ({other.plural}) are different kinds"
+        )
+    if own.version == other.version:
+        raise TypeError(f"{cls.__name__}: version {own.version} is that of its hub {hub.__name__}")
+    for method in ("convert_to", "convert_from"):
+        found = getattr(cls, method, None)
+        if found is None or inspect.iscoroutinefunction(found):
+            shape = "def convert_to(self) -> Hub" if method == "convert_to" else "classmethod convert_from(cls, hub)"
+            raise TypeError(f"{cls.__name__}: a version with hub={hub.__name__} needs {shape}, not async")
+    return hub
+
+
 class Resource(Struct, metaclass=_ResourceMeta):
-    """An object with an identity. Subclasses name their kind as class arguments."""
+    """An object with an identity. Subclasses name their kind as class arguments.
+
+    Of several versions of a kind, one is the hub. Each other one names it (`hub=`), and converts to and from it:
+    `convert_to(self)` returns the hub's object, the class method `convert_from(cls, hub)` returns its own.
+    """
 
     KIND: ClassVar[Kind]
     DEFINITION: ClassVar[CRDOptions]
+    HUB: ClassVar[type[Resource] | None] = None
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
@@ -215,7 +246,9 @@ class Resource(Struct, metaclass=_ResourceMeta):
             columns: tuple[PrinterColumn, ...] = (),
             scale: ScaleSubresource | None = None,
             served: bool = True,
+            storage: bool = False,
             deprecated: bool | str = False,
+            hub: type[Resource] | None = None,
             **struct_options: Any,
         ) -> None: ...
 

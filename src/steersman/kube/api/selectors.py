@@ -62,6 +62,12 @@ _WIRE_OPERATORS = {
     "Exists": SelectorOperator.EXISTS,
     "DoesNotExist": SelectorOperator.DOES_NOT_EXIST,
 }
+_TO_WIRE = {
+    **{operator: name for name, operator in _WIRE_OPERATORS.items()},
+    SelectorOperator.EQUALS: "In",
+    SelectorOperator.DOUBLE_EQUALS: "In",
+    SelectorOperator.NOT_EQUALS: "NotIn",
+}
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -178,6 +184,17 @@ class Selector(msgspec.Struct, frozen=True, dict=True):
                 raise FormatError(f"{quoted(expression.operator)} is not a valid label selector operator")
             requirements.append(Requirement.checked(expression.key, operator, expression.values or ()))
         return cls.of(requirements)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The same as a `LabelSelector` that objects hold; `FormatError` for `<` and `>`, which have no form there."""
+        expressions = []
+        for requirement in self.requirements:
+            operator = _TO_WIRE.get(requirement.operator)
+            if operator is None:
+                raise FormatError(f"{quoted(str(requirement))} cannot be part of an object (use in, notin, = or !=)")
+            values = {"values": list(requirement.values)} if requirement.values else {}
+            expressions.append({"key": requirement.key, "operator": operator, **values})
+        return {"matchExpressions": expressions} if expressions else {}
 
     @cached_property
     def matches(self) -> Predicate:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import threading
 from typing import TYPE_CHECKING, Any, cast
+
+from steersman.runtime.daemon_thread import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -30,25 +31,8 @@ class Abandoned(RuntimeError):  # noqa: N818  a state of the run, not a fault of
 
 async def run_blocking(function: Callable[..., Any], context: Context, *arguments: Any) -> Any:
     """Call `function(context, *arguments)` in a thread of its own and return what it returns."""
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Any] = loop.create_future()
-    blocking = BlockingContext(context, loop)
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not outcome.done():
-            outcome.set_exception(error) if error is not None else outcome.set_result(result)
-
-    def work() -> None:
-        result, error = None, None
-        try:
-            result = function(blocking, *arguments)
-        except BaseException as problem:  # noqa: BLE001  whatever it is belongs to the one who waits
-            error = RuntimeError(str(problem)) if isinstance(problem, StopIteration) else problem
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
-            loop.call_soon_threadsafe(settle, result, error)
-
-    run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(work,), name=f"reconcile {context.key}", daemon=True).start()
+    blocking = BlockingContext(context, asyncio.get_running_loop())
+    outcome = start_thread(function, blocking, *arguments, name=f"reconcile {context.key}")
     try:
         return await asyncio.shield(outcome)
     except asyncio.CancelledError:

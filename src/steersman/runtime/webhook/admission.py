@@ -9,9 +9,15 @@
     async def two_replicas(request: AdmissionRequest[WebApp]) -> None:
         request.object.spec.replicas = 2                                   # or return another object
 
+    @default(WebApp)
+    def history(app: WebApp) -> None:                                      # only the object, changed in place
+        if app.spec.history is None:
+            app.spec.history = 10
+
 A validator returns (perhaps a list of warnings) or raises `Denied`. A mutator changes `request.object` in place, or
-returns the object as it should be, as with `Client.update_with_retry`. The patch is computed against what the API
-server sent, so fields that the struct does not know are never touched.
+returns the object as it should be, as with `Client.update_with_retry`. A defaulter is a mutator that needs the object
+only. Each may be a plain function, which gets a thread of its own. The patch is computed against what the API server
+sent, so fields that the struct does not know are never touched. Of a `Kind`, objects are dicts.
 
 An object that does not decode is denied, with one exception: users may always repair or remove one that is
 already there. Its old state is None (`old_problem` says why), and where nothing readable is left to ask about (it is
@@ -22,22 +28,24 @@ from __future__ import annotations
 
 import base64
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
-from steersman.errors import SteersmanError
+from steersman.errors import ConfigError, FormatError, SteersmanError
+from steersman.kube.api.gvk import Kind
 from steersman.kube.api.objects import Resource, Struct
 from steersman.kube.api.patches import json_patch
+from steersman.kube.api.selectors import Selector
 from steersman.kube.api.types.authorization import UserInfo
 from steersman.kube.client.three_way import explicit, rebase_change
+from steersman.runtime.daemon_thread import start_thread
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+__all__ = ["AdmissionRequest", "Denied", "NotAReview", "Webhook", "default", "mutate", "respond", "validate"]
 
-__all__ = ["AdmissionRequest", "Denied", "NotAReview", "Webhook", "mutate", "respond", "validate"]
-
+JSON = dict[str, Any]
+T = TypeVar("T")
 R = TypeVar("R", bound=Resource)
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
@@ -81,7 +89,7 @@ class _WireReview(Struct):
     request: _WireRequest | None = None
 
 
-class AdmissionRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+class AdmissionRequest(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One request to change an object, before it happens."""
 
     operation: Operation
@@ -90,91 +98,110 @@ class AdmissionRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     user: UserInfo
     dry_run: bool
     subresource: str
-    new: R | None  # None on DELETE
-    old: R | None  # None on CREATE, and when it does not decode
+    new: T | None  # None on DELETE
+    old: T | None  # None on CREATE, and when it does not decode
     old_problem: str | None = None  # why it does not
+    warnings: list[str] = msgspec.field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        """Have the client show `text`, whether the request is allowed or denied."""
+        self.warnings.append(text)
 
     @property
-    def object(self) -> R:
+    def object(self) -> T:
         """The object as it would become; on DELETE, as it is."""
         obj = self.new if self.new is not None else self.old
         assert obj is not None, "the API server sends at least one of the two"
         return obj
 
 
+class WebhookOptions(TypedDict, total=False):
+    """When the API server asks a webhook, and what an error of it means."""
+
+    operations: Sequence[Operation]
+    failure_policy: Literal["Fail", "Ignore"]
+    timeout_seconds: int
+    namespace_selector: str
+    object_selector: str
+    match_conditions: Mapping[str, str]
+
+
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook: which objects it is asked about, and the function that answers."""
 
-    target: type[Resource]
-    function: Callable[[AdmissionRequest[Any]], Awaitable[Any]]
+    target: type[Resource] | Kind
+    function: Callable[..., Any]  # of an AdmissionRequest, or of the object when it is a defaulter
     mutating: bool
-    operations: tuple[Operation, ...] = ("CREATE", "UPDATE")
+    defaulter: bool = False
+    operations: Sequence[Operation] = ("CREATE", "UPDATE")
     failure_policy: Literal["Fail", "Ignore"] = "Fail"
     timeout_seconds: int = 5
+    namespace_selector: str = ""  # labels of namespaces, as in `kubectl get -l`; empty: all
+    object_selector: str = ""  # labels of objects
+    match_conditions: Mapping[str, str] = {}  # name -> CEL expression; asked only when all are true
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the objects it is asked about."""
+        return self.target if isinstance(self.target, Kind) else self.target.KIND
 
     @property
     def path(self) -> str:
         """Where the API server finds it."""
-        kind = self.target.KIND
+        kind = self.kind
         verb = "mutate" if self.mutating else "validate"
         return f"/{verb}/{kind.group or 'core'}/{kind.version}/{kind.plural}/{self.function.__name__}"
 
     @property
     def name(self) -> str:
         """Its name in a webhook configuration, which must be a qualified one."""
-        kind = self.target.KIND
+        kind = self.kind
         function = self.function.__name__.replace("_", "-").strip("-")
         return f"{function}.{kind.plural}.{kind.group or 'core.k8s.io'}"
 
 
-def validate(
-    target: type[R],
-    *,
-    operations: Sequence[Operation] = ("CREATE", "UPDATE"),
-    failure_policy: Literal["Fail", "Ignore"] = "Fail",
-    timeout_seconds: int = 5,
-) -> Callable[[Callable[[AdmissionRequest[R]], Awaitable[Sequence[str] | None]]], Webhook]:
+_Validator = Callable[[AdmissionRequest[T]], Awaitable[Sequence[str] | None] | Sequence[str] | None]
+_Mutator = Callable[[AdmissionRequest[T]], Awaitable[T | None] | T | None]
+_Defaulter = Callable[[T], Awaitable[None] | None]
+
+
+@overload
+def validate(target: type[R], **options: Unpack[WebhookOptions]) -> Callable[[_Validator[R]], Webhook]: ...
+@overload
+def validate(target: Kind, **options: Unpack[WebhookOptions]) -> Callable[[_Validator[JSON]], Webhook]: ...
+def validate(target: Any, **options: Unpack[WebhookOptions]) -> Callable[[Any], Webhook]:
     """Ask the function whether an object may become what it would become."""
-
-    def declare(function: Callable[[AdmissionRequest[R]], Awaitable[Sequence[str] | None]]) -> Webhook:
-        return _hook(target, function, False, operations, failure_policy, timeout_seconds)
-
-    return declare
+    return lambda function: _hook(target, function, options, mutating=False)
 
 
-def mutate(
-    target: type[R],
-    *,
-    operations: Sequence[Operation] = ("CREATE", "UPDATE"),
-    failure_policy: Literal["Fail", "Ignore"] = "Fail",
-    timeout_seconds: int = 5,
-) -> Callable[[Callable[[AdmissionRequest[R]], Awaitable[R | None]]], Webhook]:
+@overload
+def mutate(target: type[R], **options: Unpack[WebhookOptions]) -> Callable[[_Mutator[R]], Webhook]: ...
+@overload
+def mutate(target: Kind, **options: Unpack[WebhookOptions]) -> Callable[[_Mutator[JSON]], Webhook]: ...
+def mutate(target: Any, **options: Unpack[WebhookOptions]) -> Callable[[Any], Webhook]:
     """Let the function change an object before it is stored: in place, or by returning another."""
-
-    def declare(function: Callable[[AdmissionRequest[R]], Awaitable[R | None]]) -> Webhook:
-        return _hook(target, function, True, operations, failure_policy, timeout_seconds)
-
-    return declare
+    return lambda function: _hook(target, function, options, mutating=True)
 
 
-def _hook(
-    target: type[Resource],
-    function: Any,
-    mutating: bool,
-    operations: Sequence[Operation],
-    failure_policy: Literal["Fail", "Ignore"],
-    timeout_seconds: int,
-) -> Webhook:
-    if not inspect.iscoroutinefunction(function):
-        raise TypeError(f"{function.__name__}: a webhook is an async function")
-    return Webhook(
-        target=target,
-        function=function,
-        mutating=mutating,
-        operations=tuple(operations),
-        failure_policy=failure_policy,
-        timeout_seconds=timeout_seconds,
-    )
+@overload
+def default(target: type[R], **options: Unpack[WebhookOptions]) -> Callable[[_Defaulter[R]], Webhook]: ...
+@overload
+def default(target: Kind, **options: Unpack[WebhookOptions]) -> Callable[[_Defaulter[JSON]], Webhook]: ...
+def default(target: Any, **options: Unpack[WebhookOptions]) -> Callable[[Any], Webhook]:
+    """Let the function set fields of an object before it is stored, in place: controller-runtime's CustomDefaulter."""
+    return lambda function: _hook(target, function, options, mutating=True, defaulter=True)
+
+
+def _hook(target: Any, function: Any, options: WebhookOptions, **role: bool) -> Webhook:
+    where = function.__name__
+    if not isinstance(target, Kind) and getattr(target, "KIND", None) is None:
+        raise ConfigError(f"{target!r} is neither a Resource class with a version nor a Kind", where=where)
+    for field in ("namespace_selector", "object_selector"):
+        try:
+            Selector.parse(options.get(field)).to_wire()  # type: ignore[arg-type]
+        except FormatError as error:
+            raise ConfigError(str(error), where=where, field=field) from None
+    return Webhook(target=target, function=function, **role, **options)
 
 
 _decode = msgspec.json.Decoder(_WireReview).decode
@@ -192,10 +219,13 @@ async def respond(hook: Webhook, body: bytes) -> dict[str, Any]:
     wire = review.request
     if wire is None:
         raise NotAReview("not an AdmissionReview: it has no request")
+    warnings: list[str] = []
     try:
-        answer = await _answer(hook, wire)
+        answer = await _answer(hook, wire, warnings)
     except Denied as denied:
         answer = {"allowed": False, "status": _status(denied)}
+    if warnings:
+        answer["warnings"] = warnings
     return {
         "apiVersion": review.api_version or "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -203,14 +233,15 @@ async def respond(hook: Webhook, body: bytes) -> dict[str, Any]:
     }
 
 
-async def _answer(hook: Webhook, wire: _WireRequest) -> dict[str, Any]:
+async def _answer(hook: Webhook, wire: _WireRequest, warnings: list[str]) -> dict[str, Any]:
     new, problem = _typed(hook.target, wire.object)
     old, old_problem = _typed(hook.target, wire.old_object)
     if new is None and (problem or old_problem):
         why = f"the object does not decode: {problem or old_problem}"
         if wire.object is not None and not _is_leaving(wire.object):
             raise Denied(why)
-        return {"allowed": True, "warnings": [f"{hook.name} was not asked: {why}"]}
+        warnings.append(f"{hook.name} was not asked: {why}")
+        return {"allowed": True}
     request: AdmissionRequest[Any] = AdmissionRequest(
         operation=wire.operation,
         name=wire.name,
@@ -221,16 +252,16 @@ async def _answer(hook: Webhook, wire: _WireRequest) -> dict[str, Any]:
         new=new,
         old=old,
         old_problem=old_problem,
+        warnings=warnings,
     )
+    if hook.defaulter and new is None:
+        return {"allowed": True}
     before = explicit(request.new) if hook.mutating and request.new is not None else None
-    result = await hook.function(request)
+    result = await _call(hook, new if hook.defaulter else request)
     if not hook.mutating:
-        return {"allowed": True, **({"warnings": list(result)} if result else {})}
-    if result is not None and not isinstance(result, hook.target):
-        name, given = hook.target.__name__, type(result).__name__
-        raise TypeError(
-            f"{hook.function.__name__} returned {given}: return the {name}, or nothing after an edit in place"
-        )
+        warnings += result or ()
+        return {"allowed": True}
+    _check_result(hook, result)
     if before is None or wire.object is None:
         return {"allowed": True}
     after = explicit(request.new if result is None else result)
@@ -241,10 +272,28 @@ async def _answer(hook: Webhook, wire: _WireRequest) -> dict[str, Any]:
     return {"allowed": True, "patchType": "JSONPatch", "patch": patch}
 
 
-def _typed(target: type[Resource], obj: dict[str, Any] | None) -> tuple[Any, str | None]:
+async def _call(hook: Webhook, argument: Any) -> Any:
+    """What the function returns, which runs on the loop when it is async, and else in a thread."""
+    if inspect.iscoroutinefunction(hook.function):
+        return await hook.function(argument)
+    return await start_thread(hook.function, argument, name=hook.path)
+
+
+def _check_result(hook: Webhook, result: Any) -> None:
+    wanted = dict if isinstance(hook.target, Kind) else hook.target
+    if result is None or (isinstance(result, wanted) and not hook.defaulter):
+        return
+    way_out = f"return the {wanted.__name__}, or nothing after an edit in place"
+    if hook.defaulter:
+        way_out = "a defaulter changes the object in place"
+    raise TypeError(f"{hook.function.__name__} returned {type(result).__name__}: {way_out}")
+
+
+def _typed(target: type[Resource] | Kind, obj: JSON | None) -> tuple[Any, str | None]:
     """The object in its type, or why it has none; it shares nothing with `obj`, which must stay as it was sent."""
+    kind: Any = Any if isinstance(target, Kind) else target
     try:
-        return (None if obj is None else msgspec.json.decode(msgspec.json.encode(obj), type=target)), None
+        return (None if obj is None else msgspec.json.decode(msgspec.json.encode(obj), type=kind)), None
     except msgspec.ValidationError as error:
         return None, str(error)
 

@@ -1,8 +1,9 @@
 """Where a serving certificate comes from.
 
 `MountedCertificates` reads files that another program renews (cert-manager, a projected Secret). `ManagedCertificates`
-keeps an authority and a certificate in a Secret of our own, renews them in time, and tells the webhook configurations
-whom to trust. Replicas share the Secret: the first write wins, the other replicas read it.
+keeps an authority and a certificate in a Secret of our own, renews them in time, and tells the webhook configurations,
+and definitions with a conversion webhook, whom to trust. Replicas share the Secret: the first write wins, the other
+replicas read it.
 
 Configurations are found by name, and names are free for all to choose. So `caBundle` is set only on webhooks that
 call one of the names our certificate is for; with any other, our authority would break the webhooks of another program.
@@ -25,7 +26,7 @@ from steersman.logger import Logger
 from steersman.runtime.webhook.certificates import CertBundle, Renewal, plan_renewal, renew
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from steersman.kube.client.client import Client
@@ -42,6 +43,13 @@ CONFIGURATIONS = tuple(
         namespaced=False,
     )
     for kind in ("Mutating", "Validating")
+)
+DEFINITIONS = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
 )
 ATTEMPTS = 5  # to tell one configuration whom to trust, while others write to it as well
 _KEYS = {
@@ -84,7 +92,10 @@ class MountedCertificates:
 
 
 class ManagedCertificates:
-    """A self-signed authority in a Secret, injected into the webhook configurations of one name that call `names`."""
+    """A self-signed authority in a Secret, injected into the webhooks that call `names`.
+
+    These are looked for in the webhook configurations of one name, and in the CustomResourceDefinitions `definitions`.
+    """
 
     def __init__(
         self,
@@ -94,21 +105,24 @@ class ManagedCertificates:
         secret: str,
         names: Sequence[str],
         configuration: str | None = None,
+        definitions: Sequence[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._secret = secret
         self._names = list(names)
-        self._configuration = configuration
+        self._injected = [(kind, configuration) for kind in CONFIGURATIONS if configuration is not None]
+        self._injected += [(DEFINITIONS, name) for name in definitions]
         self._clock = clock
         self._last: CertBundle | None = None
-        self._strangers: frozenset[tuple[str, str]] = frozenset()  # webhooks that are not ours; the log knows of them
+        self._strangers: frozenset[tuple[str, str, str]] = (
+            frozenset()
+        )  # webhooks that are not ours; the log knows of them
 
     async def load(self) -> Signed | None:
         bundle = await self._current()
-        if self._configuration is not None:
-            await self._inject(bundle.trust)
+        await self._inject(bundle.trust)
         if bundle == self._last:
             return None
         self._last = bundle
@@ -146,49 +160,41 @@ class ManagedCertificates:
             await self._client.replace({**secret, "data": {**(secret.get("data") or {}), **data}})
 
     async def _inject(self, trust: bytes) -> None:
-        """Put `trust` into every webhook of the configurations that calls us and does not have it."""
+        """Put `trust` into every webhook that calls us and does not have it."""
         bundle = base64.b64encode(trust).decode()
-        strangers: set[tuple[str, str]] = set()
-        for kind in CONFIGURATIONS:
+        strangers: set[tuple[str, str, str]] = set()
+        for kind, name in self._injected:
             for attempt in range(ATTEMPTS):
                 try:
-                    strangers |= await self._inject_into(kind, bundle)
+                    strangers |= await self._inject_into(kind, name, bundle)
                     break
                 except (Conflict, Invalid):  # the guard did not hold: another replica was faster, most likely
                     if attempt == ATTEMPTS - 1:
                         raise
         self._name_strangers(frozenset(strangers))
 
-    async def _inject_into(self, kind: Kind, bundle: str) -> set[tuple[str, str]]:
-        """The same for one configuration; returns the webhooks in it that are not ours, and what they call."""
-        assert self._configuration is not None
+    async def _inject_into(self, kind: Kind, name: str, bundle: str) -> set[tuple[str, str, str]]:
+        """The same for one object; returns the webhooks in it that are not ours, and what they call."""
         try:
-            live = await self._client.get(kind, self._configuration)
+            live = await self._client.get(kind, name)
         except NotFound:
             return set()
-        webhooks = list(enumerate(live.get("webhooks") or ()))
-        ours = [(number, webhook) for number, webhook in webhooks if self._is_ours(webhook)]
-        wanting = [number for number, webhook in ours if webhook["clientConfig"].get("caBundle") != bundle]
+        webhooks = list(_client_configs(live))
+        wanting = [place for _, place, config in webhooks if self._is_ours(config) and config.get("caBundle") != bundle]
         if wanting:
             guard = {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]}
-            patch = [
-                guard,
-                *(
-                    {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
-                    for number in wanting
-                ),
-            ]
-            await self._client.patch(kind, self._configuration, patch, type=PatchType.JSON)
-        return {(webhook["name"], _called_by(webhook)) for _, webhook in webhooks if not self._is_ours(webhook)}
+            patch = [guard, *({"op": "add", "path": f"{place}/caBundle", "value": bundle} for place in wanting)]
+            await self._client.patch(kind, name, patch, type=PatchType.JSON)
+        return {(name, webhook, _called_by(config)) for webhook, _, config in webhooks if not self._is_ours(config)}
 
-    def _is_ours(self, webhook: dict[str, Any]) -> bool:
-        return _called_by(webhook).lower() in {name.lower() for name in self._names}
+    def _is_ours(self, config: dict[str, Any]) -> bool:
+        return _called_by(config).lower() in {name.lower() for name in self._names}
 
-    def _name_strangers(self, found: frozenset[tuple[str, str]]) -> None:
-        for webhook, host in sorted(found - self._strangers):
+    def _name_strangers(self, found: frozenset[tuple[str, str, str]]) -> None:
+        for configuration, webhook, host in sorted(found - self._strangers):
             log.warning(
                 "a webhook that calls another server is not changed: choose another name, or serve under that host",
-                configuration=self._configuration,
+                configuration=configuration,
                 webhook=webhook,
                 calls=host,
                 served=self._names,
@@ -196,9 +202,17 @@ class ManagedCertificates:
         self._strangers = found
 
 
-def _called_by(webhook: dict[str, Any]) -> str:
+def _client_configs(live: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The webhooks of a configuration or a definition: name, JSON pointer and value of each `clientConfig`."""
+    for number, webhook in enumerate(live.get("webhooks") or ()):
+        yield webhook["name"], f"/webhooks/{number}/clientConfig", webhook["clientConfig"]
+    conversion = (live.get("spec") or {}).get("conversion") or {}
+    if (config := (conversion.get("webhook") or {}).get("clientConfig")) is not None:
+        yield "conversion", "/spec/conversion/webhook/clientConfig", config
+
+
+def _called_by(config: dict[str, Any]) -> str:
     """The name that the API server expects in the certificate of a webhook's server."""
-    config = webhook["clientConfig"]
     service = config.get("service")
     if service is not None:
         return f"{service['name']}.{service['namespace']}.svc"

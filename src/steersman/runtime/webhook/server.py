@@ -1,4 +1,4 @@
-"""The admission server: answers the API server over TLS, and never lets one bad request hurt the next.
+"""The webhook server: answers the API server over TLS, and never lets one bad request hurt the next.
 
 Bodies are bounded, slow clients time out, an exception in a hook is counted and answered as an internal error (the
 configuration's failure policy then decides), and certificates are swapped without closing a connection. `/readyz` and
@@ -21,10 +21,12 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 from steersman.certificates import load_pair
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.errors import ConfigError, traceback_of
+from steersman.kube.api.selectors import Selector
 from steersman.logger import FloodLog, Logger
 from steersman.runtime.http.server import HttpServer, ServerLimits
 from steersman.runtime.webhook.admission import NotAReview, Webhook, respond
 from steersman.runtime.webhook.certificates import validity_of
+from steersman.runtime.webhook.conversion import ConversionWebhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["WebhookServer", "webhook_configurations"]
 
 MAX_BODY = 8 * 1024 * 1024  # two objects of the largest size etcd takes, encoded, and some air
-LIMITS = ServerLimits(body_bytes=MAX_BODY)
+MAX_CONVERSION_BODY = 256 * 1024 * 1024  # all objects of a list are converted in one review
 PROBES = frozenset({"/healthz", "/readyz"})
 REPEAT_SECONDS = 3600.0  # between two lines about a certificate that is not renewed
 CHECK_SECONDS = 30.0  # how often certificates are checked
@@ -74,17 +76,17 @@ class WebhookServer:
 
     def __init__(
         self,
-        hooks: Iterable[Webhook],
+        hooks: Iterable[Webhook | ConversionWebhook],
         certificates: CertificateSource,
         *,
         host: str = "0.0.0.0",  # noqa: S104  # the API server must reach it
         port: int = 9443,
         registry: CollectorRegistry | None = None,
-        limits: ServerLimits = LIMITS,
+        limits: ServerLimits | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`registry` is where its metrics are; None: where those of the manager are by default."""
-        self._hooks: dict[str, Webhook] = {}
+        self._hooks: dict[str, Webhook | ConversionWebhook] = {}
         for hook in hooks:
             if hook.path in self._hooks:
                 raise ConfigError(f"there are two webhooks at {hook.path}: rename one function")
@@ -92,7 +94,8 @@ class WebhookServer:
         self._certificates = certificates
         self._host = host
         self._port = port
-        self._limits = limits
+        converts = any(isinstance(hook, ConversionWebhook) for hook in self._hooks.values())
+        self._limits = limits or ServerLimits(body_bytes=MAX_CONVERSION_BODY if converts else MAX_BODY)
         self._metrics = _metrics_in(REGISTRY if registry is None else registry)
         self._clock = clock
         self._context: ssl.SSLContext | None = None
@@ -182,12 +185,12 @@ class WebhookServer:
         self._metrics.requests.labels(hook.path, str(response.status)).inc()
         return response
 
-    async def _answer(self, hook: Webhook, request: web.Request) -> web.Response:
+    async def _answer(self, hook: Webhook | ConversionWebhook, request: web.Request) -> web.Response:
         deadline = asyncio.timeout(hook.timeout_seconds)
         try:
             async with deadline:
                 body = await request.read()
-                review = await respond(hook, body)
+                review = await (respond(hook, body) if isinstance(hook, Webhook) else hook.respond(body))
         except NotAReview as error:
             return web.Response(status=400, text=str(error))
         except web.HTTPRequestEntityTooLarge:
@@ -210,15 +213,15 @@ def _server_context() -> ssl.SSLContext:
 
 
 def webhook_configurations(
-    hooks: Sequence[Webhook], *, name: str, client_config: Callable[[str], dict[str, Any]]
+    hooks: Sequence[Webhook | ConversionWebhook], *, name: str, client_config: Callable[[str], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The manifests that tell the API server about `hooks`.
+    """The manifests that tell the API server about the admission webhooks in `hooks`; `crd_manifest` about conversions.
 
     `client_config(path)` says how to reach one, e.g. `{"service": {"name": …, "namespace": …, "path": path}}`.
     """
     manifests = []
     for mutating, kind in ((True, "MutatingWebhookConfiguration"), (False, "ValidatingWebhookConfiguration")):
-        chosen = [hook for hook in hooks if hook.mutating is mutating]
+        chosen = [hook for hook in hooks if isinstance(hook, Webhook) and hook.mutating is mutating]
         if chosen:
             manifests.append(
                 {
@@ -232,7 +235,7 @@ def webhook_configurations(
 
 
 def _webhook(hook: Webhook, client_config: dict[str, Any]) -> dict[str, Any]:
-    kind = hook.target.KIND
+    kind = hook.kind
     rule = {
         "apiGroups": [kind.group],
         "apiVersions": [kind.version],
@@ -240,10 +243,18 @@ def _webhook(hook: Webhook, client_config: dict[str, Any]) -> dict[str, Any]:
         "operations": list(hook.operations),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
     }
+    narrowed: dict[str, Any] = {}
+    for field, selector in (("namespaceSelector", hook.namespace_selector), ("objectSelector", hook.object_selector)):
+        if selector:
+            narrowed[field] = Selector.parse(selector).to_wire()
+    if hook.match_conditions:
+        conditions = hook.match_conditions.items()
+        narrowed["matchConditions"] = [{"name": name, "expression": expression} for name, expression in conditions]
     return {
         "name": hook.name,
         "clientConfig": client_config,
         "rules": [rule],
+        **narrowed,
         "failurePolicy": hook.failure_policy,
         "matchPolicy": "Equivalent",
         "sideEffects": "None",

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from steersman.cli.config import RunSettings
-from steersman.cli.install.webhooks import client_config, default_name, hooks_of, serving
+from steersman.cli.install.webhooks import client_config, default_name, serving
 from steersman.cli.main import cli
-from steersman.cli.python_files import load_python
+from steersman.cli.python_files import hooks_in, load_python
 from steersman.errors import ConfigError
 from steersman.runtime.webhook.certificate_source import ManagedCertificates, MountedCertificates
 
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 
 @pytest.fixture(scope="module")
 def hooks() -> list[Any]:
-    return hooks_of([load_python(str(EXAMPLES / "database.py"))])
+    return hooks_in([load_python(str(EXAMPLES / "database.py"))])
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,69 @@ def test_webhooks_that_are_asked_for_and_are_not_there_are_an_error(settings):
 def test_sharing_that_cannot_be_is_refused_before_anything_starts(arguments, message):
     with pytest.raises(ConfigError, match=message):
         CliRunner().invoke(cli, ["run", *arguments], catch_exceptions=False)
+
+
+VERSIONS = """
+import steersman as sm
+
+class Rope(sm.Resource, group="example.org", version="v2"):
+    spec: dict[str, int]
+
+class RopeV1(sm.Resource, group="example.org", version="v1", kind="Rope", hub=Rope):
+    spec: dict[str, int]
+
+    def convert_to(self):
+        return Rope(spec=self.spec)
+
+    @classmethod
+    def convert_from(cls, hub):
+        return cls(spec=hub.spec)
+"""
+
+
+CONVERT = "/convert/example.org/ropes"
+
+
+@pytest.fixture
+def versions(tmp_path) -> str:
+    path = tmp_path / "rope.py"
+    path.write_text(VERSIONS)
+    return str(path)
+
+
+def items(*arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(cli, [*arguments, "-o", "json"], catch_exceptions=False)
+    return json.loads(result.stdout)["items"]
+
+
+@pytest.mark.parametrize(
+    ("options", "client"),
+    [
+        (
+            ["-n", "ops"],
+            {"service": {"namespace": "ops", "name": "rope", "path": "/convert/example.org/ropes", "port": 443}},
+        ),
+        (["--host", "127.0.0.1:9443"], {"url": "https://127.0.0.1:9443/convert/example.org/ropes"}),
+    ],
+)
+def test_a_definition_with_a_hub_is_printed_with_the_address_of_its_conversion(versions, options, client):
+    (definition,) = items("crds", versions, *options)
+    assert definition["spec"]["conversion"]["webhook"]["clientConfig"] == client
+
+
+def test_the_conversion_of_a_file_is_served_with_a_certificate_for_its_definition(versions):
+    server = made(hooks_in([load_python(versions)]), webhooks=True)
+    assert list(server._hooks) == [CONVERT]
+    assert [name for _, name in server._certificates._injected][2:] == ["ropes.example.org"]
+
+
+def test_the_rights_of_a_conversion_are_printed(versions):
+    rules = [rule for item in items("webhooks", versions, "-n", "ops", "--rights") for rule in item.get("rules", ())]
+    assert {
+        "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"],
+        "resourceNames": ["ropes.example.org"],
+        "verbs": ["get", "patch"],
+    } in rules
+    with pytest.raises(ConfigError, match="defines conversions only: steersman crds prints their address"):
+        CliRunner().invoke(cli, ["webhooks", versions], catch_exceptions=False)

@@ -420,3 +420,16 @@ def test_exact_finds_the_one_value_of_a_field() -> None:
     assert (selector & FieldSelector.parse("status.phase=Running")).exact("status.phase") == "Running"
     assert FieldSelector.EVERYTHING.empty
     assert not selector.empty
+
+
+@pytest.mark.parametrize("text", ["", "a=b", "a==b", "a!=b", "a in (b,c)", "a notin (b,c)", "a", "!a", "a=b,c,!d"])
+def test_a_selector_keeps_its_meaning_in_an_object(text):
+    selector = Selector.parse(text)
+    held = Selector.from_wire(selector.to_wire())
+    for labels in ({}, {"a": "b"}, {"a": "c", "c": ""}, {"a": "b", "c": "d"}, {"a": "b", "c": "d", "d": ""}):
+        assert held.matches(labels) == selector.matches(labels)
+
+
+def test_a_comparison_of_numbers_cannot_be_part_of_an_object():
+    with pytest.raises(FormatError, match='"a>3" cannot be part of an object'):
+        Selector.parse("a>3").to_wire()

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import steersman as sm
+from steersman.errors import ConfigError
+from steersman.kube.api.gvk import Kind
 from steersman.kube.api.objects import Resource, Struct
 from steersman.kube.api.patches import apply_json_patch
-from steersman.runtime.webhook.admission import AdmissionRequest, Denied, mutate, respond, validate
+from steersman.runtime.webhook.admission import AdmissionRequest, Denied, default, mutate, respond, validate
+from tests.support.docs.pages import blocks_of
 
 
 class AppSpec(Struct):
@@ -206,6 +212,143 @@ def test_paths_and_names_say_what_a_hook_is_about():
     assert at_least_two.path.startswith("/mutate/")
 
 
-def test_a_hook_must_be_async():
-    with pytest.raises(TypeError, match="async function"):
-        validate(App)(lambda request: None)
+APPS = Kind(group="example.org", version="v1", kind="App", plural="apps")
+
+
+async def test_objects_of_a_kind_without_a_type_are_dicts():
+    @mutate(APPS)
+    async def labelled(request: AdmissionRequest[dict[str, Any]]):
+        request.object["metadata"]["labels"] = {"user": request.user.username}
+        del request.object["spec"]["image"]
+
+    @validate(APPS)
+    async def labels_needed(request: AdmissionRequest[dict[str, Any]]):
+        if "labels" not in request.object["metadata"]:
+            raise Denied("is required", field="metadata.labels")
+
+    changed = await patched(labelled, app())
+    assert changed == {
+        **app(),
+        "metadata": {**app()["metadata"], "labels": {"user": "ann"}},
+        "spec": {"unknown": {"kept": 1}},
+    }
+    assert (await respond(labels_needed, review(app())))["response"]["allowed"] is False
+    assert (await respond(labels_needed, review(changed)))["response"]["allowed"] is True
+    assert labelled.path == "/mutate/example.org/v1/apps/labelled"
+
+
+@pytest.mark.parametrize("target", [dict, "App", Resource], ids=repr)
+def test_what_is_neither_a_type_nor_a_kind_is_refused(target):
+    with pytest.raises(ConfigError, match=r"always: .* is neither a Resource class with a version nor a Kind"):
+
+        @validate(target)
+        async def always(request: Any):
+            return None
+
+
+async def test_a_plain_function_runs_beside_the_event_loop():
+    threads = []
+
+    @mutate(App)
+    def slow(request: AdmissionRequest[App]):
+        threads.append(threading.current_thread())
+        request.object.spec.replicas = 7
+
+    @validate(App)
+    def strict(request: AdmissionRequest[App]):
+        threads.append(threading.current_thread())
+        raise Denied("no")
+
+    assert (await patched(slow, app()))["spec"]["replicas"] == 7
+    assert (await respond(strict, review(app())))["response"]["allowed"] is False
+    assert threading.current_thread() not in threads
+
+
+async def test_a_defaulter_gets_the_object_and_changes_it_in_place():
+    @default(App)
+    async def filled(obj: App):
+        obj.spec.replicas = 3
+
+    @default(APPS)
+    def marked(obj: dict[str, Any]):
+        obj["metadata"].setdefault("annotations", {"a": "b"})
+
+    assert (await patched(filled, app()))["spec"] == {**app()["spec"], "replicas": 3}
+    assert (await patched(marked, app()))["metadata"] == {**app()["metadata"], "annotations": {"a": "b"}}
+
+
+async def test_a_defaulter_is_not_asked_about_a_deletion():
+    @default(App, operations=("DELETE",))
+    async def filled(obj: App):
+        obj.spec.replicas = 3
+
+    answer = await respond(filled, review(None, old=app(), operation="DELETE"))
+    assert answer["response"] == {"uid": "u-1", "allowed": True}
+
+
+async def test_a_defaulter_that_returns_something_is_an_error_that_says_so():
+    @default(App)
+    async def wrong(obj: App) -> Any:
+        return obj
+
+    with pytest.raises(TypeError, match="wrong returned App: a defaulter changes the object in place"):
+        await respond(wrong, review(app()))
+
+
+async def test_mutators_and_denials_warn_too():
+    @mutate(App)
+    async def noisy(request: AdmissionRequest[App]):
+        request.warn("replicas are set to 2")
+        request.object.spec.replicas = 2
+
+    @validate(App)
+    async def denied(request: AdmissionRequest[App]):
+        request.warn("see the manual")
+        raise Denied("no")
+
+    answers = [(await respond(hook, review(app())))["response"] for hook in (noisy, denied)]
+    assert [(answer["allowed"], answer["warnings"]) for answer in answers] == [
+        (True, ["replicas are set to 2"]),
+        (False, ["see the manual"]),
+    ]
+
+
+async def test_a_validator_may_warn_both_ways():
+    @validate(App)
+    async def talkative(request: AdmissionRequest[App]):
+        request.warn("first")
+        return ["second"]
+
+    assert (await respond(talkative, review(app())))["response"]["warnings"] == ["first", "second"]
+
+
+@pytest.mark.parametrize("field", ["namespace_selector", "object_selector"])
+@pytest.mark.parametrize("selector", ["a in", "size>3"])
+def test_a_selector_that_is_none_is_refused_where_it_is_written(field, selector):
+    with pytest.raises(ConfigError, match=f"^look: {field}: "):
+
+        @validate(App, **{field: selector})
+        async def look(request: AdmissionRequest[App]):
+            return None
+
+
+async def test_the_examples_of_the_documentation_work():
+    page = Path(__file__).parents[4] / "docs" / "concepts" / "webhooks.md"
+    shown: dict[str, Any] = {"sm": sm, "App": App, "Any": Any}
+    for block in blocks_of(page, page.parents[2]):
+        if "@sm.default" in block.text:
+            exec(block.text, shown)
+    assert (await patched(shown["two_replicas"], app()))["spec"]["replicas"] == 2
+    bare = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "labels": {"team": "shop"}}}
+    assert (await respond(shown["named_owner"], review(bare)))["response"]["warnings"] == [
+        "this will be required in May"
+    ]
+    (configuration,) = sm.webhook_configurations(
+        [shown["named_owner"]], name="shop", client_config=lambda path: {"url": f"https://127.0.0.1{path}"}
+    )
+    (webhook,) = configuration["webhooks"]
+    assert {name: webhook[name] for name in ("namespaceSelector", "objectSelector", "matchConditions")} == {
+        "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}]},
+        "objectSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+        "matchConditions": [{"name": "by-people", "expression": "!request.userInfo.username.startsWith('system:')"}],
+    }

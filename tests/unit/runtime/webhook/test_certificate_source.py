@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from steersman.kube.api.errors import Invalid, NotFound
-from steersman.runtime.webhook.certificate_source import ATTEMPTS, CONFIGURATIONS, ManagedCertificates
+from steersman.kube.api.patches import apply_json_patch
+from steersman.runtime.webhook.certificate_source import ATTEMPTS, CONFIGURATIONS, DEFINITIONS, ManagedCertificates
 
 MUTATING, VALIDATING = CONFIGURATIONS
 
@@ -24,7 +25,7 @@ class Server:
         self.rivals = 0  # how many patches somebody else is faster than
 
     async def get(self, kind: Any, _name: str, **_: Any) -> dict[str, Any]:
-        found = self.held.get(kind) if kind in CONFIGURATIONS else self.secret
+        found = self.held.get(kind) if kind in (*CONFIGURATIONS, DEFINITIONS) else self.secret
         if found is None:
             raise NotFound("not found", code=404)
         return found
@@ -39,9 +40,7 @@ class Server:
             self.held[kind]["metadata"]["resourceVersion"] += "1"
         if patch[0]["value"] != self.held[kind]["metadata"]["resourceVersion"]:
             raise Invalid("the test failed", code=422)
-        for step in patch[1:]:
-            number = int(step["path"].split("/")[2])
-            self.held[kind]["webhooks"][number]["clientConfig"]["caBundle"] = step["value"]
+        self.held[kind] = apply_json_patch(self.held[kind], patch)
 
     def bundles(self, kind: Any) -> list[str | None]:
         return [webhook["clientConfig"].get("caBundle") for webhook in self.held[kind]["webhooks"]]
@@ -119,3 +118,29 @@ async def test_a_configuration_that_never_rests_is_an_error_and_no_loop(server, 
     with pytest.raises(Invalid):
         await certificates(server, clock).load()
     assert len(server.patches) == ATTEMPTS
+
+
+def definition(**conversion: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "ropes.example.org", "resourceVersion": "1"}, "spec": {"conversion": conversion}}
+
+
+@pytest.mark.parametrize(
+    ("conversion", "injected"),
+    [
+        ({"strategy": "Webhook", "webhook": {"clientConfig": service("database", "ops")}}, True),
+        ({"strategy": "Webhook", "webhook": {"clientConfig": service("database", "other")}}, False),
+        ({"strategy": "None"}, False),
+    ],
+)
+async def test_a_definition_whose_conversion_calls_us_is_told_whom_to_trust(server, clock, conversion, injected):
+    server.held[DEFINITIONS] = definition(**conversion)
+    await ManagedCertificates(
+        server,
+        namespace="ops",
+        secret="hooks",
+        names=["database.ops.svc"],
+        definitions=["ropes.example.org"],
+        clock=clock,
+    ).load()
+    config = server.held[DEFINITIONS]["spec"]["conversion"].get("webhook", {}).get("clientConfig", {})
+    assert config.get("caBundle") == (server.trust if injected else None)
