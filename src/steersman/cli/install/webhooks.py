@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from steersman.cli.config import RunSettings
     from steersman.kube.client.client import Client
+    from steersman.runtime.rbac import Permissions
     from steersman.runtime.webhook.admission import Webhook
     from steersman.runtime.webhook.server import WebhookServer
 
-__all__ = ["client_config", "command", "hooks_of", "secret_name", "serving"]
+__all__ = ["client_config", "command", "default_name", "hooks_of", "secret_name", "serving", "webhook_permissions"]
 
 PORT = 9443
 _SETTINGS = ("webhook_listen", "webhook_host", "webhook_name", "webhook_certs")
@@ -150,21 +151,21 @@ def _asked_by(settings: RunSettings) -> str | None:
     return next((name for name in _SETTINGS if getattr(settings, name)), None)
 
 
-def _rights(name: str, namespace: str) -> list[dict[str, Any]]:
-    """An account with the rights to keep the Secret, and to put its authority into the configurations."""
-    from steersman.kube.api.types.rbac import PolicyRule
-    from steersman.runtime.rbac import Permissions
+def webhook_permissions(name: str) -> Permissions:
+    """The rights to keep the Secret, and to put its authority into the configurations."""
+    from steersman.runtime.rbac import Permissions, rule
     from steersman.runtime.webhook.certificate_source import CONFIGURATIONS, SECRETS
 
-    plural = [SECRETS.plural]
-    secrets = [
-        PolicyRule(api_groups=[""], resources=plural, verbs=["create"]),
-        PolicyRule(api_groups=[""], resources=plural, resource_names=[secret_name(name)], verbs=["get", "update"]),
-    ]
-    configurations = PolicyRule(
-        api_groups=[CONFIGURATIONS[0].group],
-        resources=[kind.plural for kind in CONFIGURATIONS],
-        resource_names=[name],
-        verbs=["get", "patch"],
+    secrets = SECRETS.qualified
+    return Permissions(
+        own=[rule(secrets, "create"), rule(secrets, "get", "update", names=[secret_name(name)])],
+        cluster=[rule([kind.qualified for kind in CONFIGURATIONS], "get", "patch", names=[name])],
     )
-    return Permissions(namespace=secrets, cluster=[configurations]).manifests(name, namespace, namespaces=[namespace])
+
+
+def _rights(name: str, namespace: str) -> list[dict[str, Any]]:
+    """An account with these rights."""
+    from steersman.runtime.rbac import Permissions
+
+    rights = webhook_permissions(name)
+    return Permissions(namespace=rights.own, cluster=rights.cluster).manifests(name, namespace, namespaces=[namespace])
