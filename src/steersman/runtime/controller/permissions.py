@@ -27,7 +27,7 @@ from steersman.runtime.rbac import EVENTS, Permissions, merge_rules, rule, split
 from steersman.runtime.reconcile.plan_errors import has_conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from steersman.kube.api.gvk import Kind
     from steersman.runtime.controller.builder import Controller
@@ -47,7 +47,7 @@ class DerivedRules(msgspec.Struct, frozen=True, kw_only=True):
         return split_rules(self.rules, cluster_wide=self.cluster_wide)
 
 
-def derive_rules(controllers: Iterable[Controller], *, cluster: str = "") -> DerivedRules:
+def derive_rules(controllers: Sequence[Controller], *, cluster: str = "") -> DerivedRules:
     """What the controllers need in the cluster of that name; "" is the one they run in."""
     rules: list[PolicyRule] = []
     kinds: set[Kind] = set()
@@ -66,9 +66,12 @@ def derive_rules(controllers: Iterable[Controller], *, cluster: str = "") -> Der
                 rules += [rule(_resource(kind, request.subresource), *request.verbs) for kind in request.kinds]
             elif not _is_declared(request, controller):
                 unresolved.append(request)
+    cluster_wide = {(kind.group, kind.plural) for kind in kinds if not kind.namespaced}
+    if any(controller.kind is not None and not controller.kind.namespaced for controller in controllers):
+        cluster_wide.add(("", "events"))  # those of objects without a namespace are in the namespace default
     return DerivedRules(
         rules=tuple(merge_rules(rules)),
-        cluster_wide=frozenset((kind.group, kind.plural) for kind in kinds if not kind.namespaced),
+        cluster_wide=frozenset(cluster_wide),
         unresolved=tuple(dict.fromkeys(unresolved)),
     )
 
