@@ -6,7 +6,7 @@ import pytest
 
 import steersman as sm
 from steersman.kube.api.types import JobCondition, JobStatus, UserInfo
-from steersman.testing import VirtualClock, eventually, running
+from steersman.testing import VirtualClock, eventually, running_least_privilege
 
 NIGHT = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 ENDED = dict.fromkeys(("startTime", "completionTime"), "2026-03-01T02:00:00Z")
@@ -67,7 +67,7 @@ async def test_a_backup_runs_by_the_clock_and_removes_its_archives_first(install
         backups = (await client.list(installed.Backup, namespace=namespace)).items
         return [row.message for live in backups for row in live.status.conditions or ()] == list(wanted)
 
-    async with running(client, installed.controllers()[0].within([namespace]), clock=clock):
+    async with running_least_privilege(cluster, installed.controllers()[0], namespace=namespace, clock=clock):
         for count in (1, 2):
             name = await eventually(lambda count=count: newest(count))
             await client.patch(sm.Job, name, {"status": COMPLETE}, namespace=namespace, subresource="status")

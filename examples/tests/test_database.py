@@ -5,7 +5,7 @@ import pytest
 import steersman as sm
 from steersman.kube.api.types import UserInfo
 from steersman.runtime.webhook.admission import AdmissionRequest
-from steersman.testing import eventually, running
+from steersman.testing import eventually, running_least_privilege
 
 
 def database(example, namespace, **spec):
@@ -16,7 +16,7 @@ def database(example, namespace, **spec):
 
 async def test_a_database_has_its_parts_and_says_how_it_is_doing(installed, client, cluster, namespace):
     (controller,) = installed.controllers()
-    async with running(client, controller.within([namespace])):
+    async with running_least_privilege(cluster, controller, namespace=namespace):
         await client.create(database(installed, namespace))
 
         async def starting():
@@ -50,7 +50,7 @@ async def test_volumes_are_deleted_only_when_that_was_asked_for(installed, clien
         },
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
-    async with running(client, controller.within([namespace])):
+    async with running_least_privilege(cluster, controller, namespace=namespace):
         await client.create(database(installed, namespace, on_delete=on_delete))
         await client.create(claim)
 

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 import steersman as sm
-from steersman.testing import VirtualClock, eventually, running
+from steersman.testing import VirtualClock, eventually, running_least_privilege
 
 
 class Web:
@@ -68,7 +68,7 @@ async def test_a_site_is_probed_again_and_again(installed, client, cluster, name
     (controller,) = installed.controllers()
     clock = VirtualClock()
     await client.create(described(installed, namespace, site.url))
-    async with running(client, controller.within([namespace]), clock=clock):
+    async with running_least_privilege(cluster, controller, namespace=namespace, clock=clock):
         for status, expected in ((200, ("True", "Answers")), (503, ("False", "NoAnswer"))):
             site.status = status
 
@@ -83,7 +83,7 @@ async def test_a_site_is_probed_again_and_again(installed, client, cluster, name
 async def test_messages_are_followed_while_the_spec_says_so(installed, client, cluster, namespace, site):
     (controller,) = installed.controllers()
     await client.create(described(installed, namespace, site.url, follow=True))
-    async with running(client, controller.within([namespace])):
+    async with running_least_privilege(cluster, controller, namespace=namespace):
         site.messages.put_nowait("sale")
 
         async def followed():
@@ -97,7 +97,7 @@ async def test_messages_are_followed_while_the_spec_says_so(installed, client, c
 async def test_an_invalid_address_is_reported_until_it_is_changed(installed, client, cluster, namespace, site):
     (controller,) = installed.controllers()
     await client.create(described(installed, namespace, "shop"))
-    async with running(client, controller.within([namespace])):
+    async with running_least_privilege(cluster, controller, namespace=namespace):
 
         async def stalled():
             return condition(await status_of(client, installed, namespace), "Stalled") == ("True", "InvalidURL")

@@ -1,7 +1,7 @@
 """The first example, on both servers."""
 
 import steersman as sm
-from steersman.testing import RequestLog, eventually, running
+from steersman.testing import RequestLog, eventually, running, running_least_privilege
 
 
 async def ready(client, target, name, namespace):
@@ -15,7 +15,7 @@ async def test_a_webapp_becomes_a_deployment_and_drift_is_put_right(installed, c
     app = installed.WebApp(
         metadata=sm.ObjectMeta(name="shop", namespace=namespace), spec=installed.WebApp.Spec(image="shop:1", replicas=2)
     )
-    async with running(client, installed.webapp.within([namespace])):
+    async with running_least_privilege(cluster, installed.webapp, namespace=namespace):
         await client.create(app)
         live = await eventually(lambda: ready(client, sm.Deployment, "shop", namespace))
         assert live.spec.replicas == 2

@@ -292,6 +292,7 @@ from steersman.runtime.manager.operator_bundle import (
 )
 from steersman.runtime.manager.run import run as run
 from steersman.runtime.manager.run import serve as serve
+from steersman.runtime.rbac import rule as rule
 from steersman.runtime.reconcile.blocking_context import BlockingContext as BlockingContext
 from steersman.runtime.reconcile.conditions import (
     Condition as Condition,

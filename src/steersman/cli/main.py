@@ -47,7 +47,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Install": {
         "manifests": ("steersman.cli.install.manifests", "Print the manifests of an installation, without Helm."),
         "crds": ("steersman.cli.install.crds", "Print the CustomResourceDefinitions of operators or of a Python file."),
-        "rbac": ("steersman.cli.install.rbac", "Print the RBAC rules that operators need."),
+        "rbac": ("steersman.cli.install.rbac", "Print the RBAC rules of operators, or of controllers in a file."),
         "webhooks": ("steersman.cli.install.webhooks", "Print the webhook configurations of a Python file."),
         "migrate": ("steersman.cli.migrate.commands", "Check what a migration from another controller changes."),
         "completion": ("steersman.cli.completion", "Print the completion script of a shell."),

@@ -29,6 +29,7 @@ __all__ = [
     "missing_rules",
     "rule",
     "rule_manifest",
+    "shard_rules",
     "split_rules",
 ]
 
@@ -125,6 +126,11 @@ def lease_rules(name: str) -> list[PolicyRule]:
     """For leader election: any Lease may be created, only this one read and written."""
     leases = "leases.coordination.k8s.io"
     return [rule(leases, "create"), rule(leases, "get", "patch", names=[name])]
+
+
+def shard_rules() -> list[PolicyRule]:
+    """For sharding: members find each other by their Leases, and remove those of members that are gone."""
+    return [rule("leases.coordination.k8s.io", "get", "list", "create", "patch", "delete")]
 
 
 def merge_rules(rules: Iterable[PolicyRule]) -> list[PolicyRule]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from steersman.testing.clock import FastClock, VirtualClock, settle
-    from steersman.testing.controller_session import running
+    from steersman.testing.controller_session import running, running_least_privilege
     from steersman.testing.controlplane.audit_log import AuditEntry, AuditLog
     from steersman.testing.controlplane.binaries import BinariesError
     from steersman.testing.controlplane.launcher import (
@@ -48,6 +48,7 @@ __all__ = [
     "client_as",
     "eventually",
     "running",
+    "running_least_privilege",
     "settle",
 ]
 

@@ -1,4 +1,4 @@
-"""`steersman rbac`: the rights operators need, as manifests."""
+"""`steersman rbac`: the rights that operators need, or the controllers of a Python file, as manifests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.kube_options import check_namespaces
+from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.operators import Operator
+    from steersman.runtime.rbac import Permissions
 
-__all__ = ["command", "configured_operators", "names_in", "operator_names", "operators_option", "print_manifests"]
+__all__ = [
+    "command",
+    "configured_operators",
+    "file_permissions",
+    "names_in",
+    "operator_names",
+    "operators_option",
+    "print_manifests",
+]
 
 operators_option = click.option(
     "--operators",
@@ -24,41 +34,93 @@ operators_option = click.option(
 
 
 @click.command("rbac")
+@click.argument("files", nargs=-1, metavar="[FILE.py|MODULE]...")
 @operators_option
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
-@click.option("--name", default="steersman", show_default=True, help="Name of the ServiceAccount and of its roles.")
+@click.option("--name", help="Name of the ServiceAccount and of its roles.  [default: steersman, or the file's]")
 @click.option(
     "-n",
     "--namespace",
     callback=check_namespaces,
-    default="steersman",
-    show_default=True,
-    help="Where the ServiceAccount is.",
+    help="Where the ServiceAccount is.  [default: steersman; of a file: default]",
 )
 @click.option(
     "--namespaces", callback=check_namespaces, default="", help="Grant in these namespaces only, separated by commas."
 )
-@click.option("--lease", default="steersman", show_default=True, help='Name of the leader\'s Lease; "" for none.')
+@click.option("--lease", help='Name of the Lease; "" for none.  [default: steersman, or that of the file]')
+@click.option("--shard", is_flag=True, help="The processes of a file share the namespaces, instead of electing one.")
+@click.option("--cluster", metavar="NAME", default="", help="The rights of a file in the other cluster of that name.")
 @click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
 )
 def command(
-    operators: str, config: Path | None, name: str, namespace: str, namespaces: str, lease: str, output: str
+    files: tuple[str, ...],
+    operators: str,
+    config: Path | None,
+    *,
+    name: str | None,
+    namespace: str | None,
+    namespaces: str,
+    lease: str | None,
+    shard: bool,
+    cluster: str,
+    output: str,
 ) -> None:
-    """Print the least rights that operators need with their settings.
+    """Print the least rights that operators need, or the controllers of a file.
 
-    A feature that is off asks for nothing. With --namespaces, everything that can be granted in a namespace is granted
-    in those only.
+    Of operators, a feature that is off asks for nothing. Of a file, rights follow from what its controllers watch and
+    own, and from what their functions ask of the context; a comment names every call that cannot be read, to be
+    declared with Controller.needs. With --namespaces, everything that can be granted in a namespace is granted in those
+    only.
 
     \b
     Examples:
-      steersman rbac --operators reload | kubectl apply -f -
+      steersman rbac examples/database.py -n ops | kubectl apply -f -
       steersman rbac --operators reload --config steersman.yaml --namespaces shop
     """
+    from steersman.cli.install.webhooks import default_name
     from steersman.operators import permissions_of
 
-    rights = permissions_of(configured_operators(operators, config))
+    if files and operators:
+        raise click.UsageError("name files, or operators with --operators, not both")
+    if not files and (shard or cluster):
+        raise click.UsageError("--shard and --cluster are for the controllers of a file: name one")
+    name = name or (default_name(files) if files else "steersman")
+    namespace = namespace or ("default" if files else "steersman")
+    if files:
+        rights, unread = file_permissions(files, name, shard=shard, cluster=cluster)
+        lease = "" if shard or cluster else name if lease is None else lease
+    else:
+        rights, unread = permissions_of(configured_operators(operators, config)), []
+        lease = "steersman" if lease is None else lease
+    for line in unread:
+        click.echo(f"# {line}", err=output == "json")
     print_manifests(rights.manifests(name, namespace, namespaces=names_in(namespaces), lease=lease), output)
+
+
+def file_permissions(
+    files: Sequence[str], name: str, *, shard: bool = False, cluster: str = ""
+) -> tuple[Permissions, list[str]]:
+    """The rights of the controllers and webhooks in files, and a line for each call that cannot be read."""
+    from steersman.cli.install.webhooks import webhook_permissions
+    from steersman.cli.python_files import controllers_in, hooks_in, load_python
+    from steersman.runtime.controller.permissions import derive_rules
+    from steersman.runtime.rbac import Permissions, shard_rules
+
+    modules = [load_python(file) for file in files]
+    controllers = [controller for module in modules for controller in controllers_in(module)]
+    hooks = [] if cluster else hooks_in(modules)
+    if not controllers and not hooks:
+        raise ConfigError("defines neither a controller nor a webhook", where=", ".join(files))
+    derived = derive_rules(controllers, cluster=cluster)
+    rights = derived.permissions()
+    hooked = webhook_permissions(name, hooks) if hooks else Permissions()
+    rights = Permissions(
+        namespace=rights.namespace,
+        cluster=[*rights.cluster, *hooked.cluster],
+        own=[*hooked.own, *(shard_rules() if shard else ())],
+    )
+    return rights, [str(request) for request in derived.unresolved]
 
 
 def names_in(text: str) -> list[str]:

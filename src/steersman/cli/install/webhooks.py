@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from steersman.cli.config import RunSettings
     from steersman.kube.client.client import Client
+    from steersman.runtime.rbac import Permissions
     from steersman.runtime.webhook.admission import Webhook
     from steersman.runtime.webhook.conversion import ConversionWebhook
     from steersman.runtime.webhook.server import WebhookServer
 
-__all__ = ["client_config", "command", "secret_name", "serving"]
+__all__ = ["client_config", "command", "default_name", "secret_name", "serving", "webhook_permissions"]
 
 PORT = 9443
 _SETTINGS = ("webhook_listen", "webhook_host", "webhook_name", "webhook_certs")
@@ -68,7 +69,7 @@ def command(
     reach = client_config(host or f"{name}.{namespace}.svc")
     manifests = webhook_configurations(hooks, name=name, client_config=reach)
     if rights:
-        manifests = [*_rights(name, namespace, converted_definitions(hooks)), *manifests]
+        manifests = [*_rights(name, namespace, hooks), *manifests]
     if not manifests:
         raise ConfigError("defines conversions only: steersman crds prints their address", where=", ".join(files))
     print_manifests(manifests, output)
@@ -160,25 +161,23 @@ def _asked_by(settings: RunSettings) -> str | None:
     return next((name for name in _SETTINGS if getattr(settings, name)), None)
 
 
-def _rights(name: str, namespace: str, definitions: Sequence[str]) -> list[dict[str, Any]]:
-    """An account with the rights to keep the Secret, and to put its authority into configurations and definitions."""
-    from steersman.kube.api.types.rbac import PolicyRule
-    from steersman.runtime.rbac import Permissions
+def webhook_permissions(name: str, hooks: Sequence[Webhook | ConversionWebhook]) -> Permissions:
+    """The rights to keep the Secret, and to put its authority into configurations and definitions."""
+    from steersman.runtime.rbac import Permissions, rule
     from steersman.runtime.webhook.certificate_source import CONFIGURATIONS, DEFINITIONS, SECRETS
 
-    plural = [SECRETS.plural]
-    secrets = [
-        PolicyRule(api_groups=[""], resources=plural, verbs=["create"]),
-        PolicyRule(api_groups=[""], resources=plural, resource_names=[secret_name(name)], verbs=["get", "update"]),
-    ]
-    injected = [
-        PolicyRule(
-            api_groups=[kinds[0].group],
-            resources=[kind.plural for kind in kinds],
-            resource_names=list(names),
-            verbs=["get", "patch"],
-        )
-        for kinds, names in ((CONFIGURATIONS, [name]), ((DEFINITIONS,), definitions))
-        if names
-    ]
-    return Permissions(namespace=secrets, cluster=injected).manifests(name, namespace, namespaces=[namespace])
+    secrets = SECRETS.qualified
+    injected = [rule([kind.qualified for kind in CONFIGURATIONS], "get", "patch", names=[name])]
+    if definitions := converted_definitions(hooks):
+        injected.append(rule(DEFINITIONS.qualified, "get", "patch", names=definitions))
+    return Permissions(
+        own=[rule(secrets, "create"), rule(secrets, "get", "update", names=[secret_name(name)])], cluster=injected
+    )
+
+
+def _rights(name: str, namespace: str, hooks: Sequence[Webhook | ConversionWebhook]) -> list[dict[str, Any]]:
+    """An account with these rights."""
+    from steersman.runtime.rbac import Permissions
+
+    rights = webhook_permissions(name, hooks)
+    return Permissions(namespace=rights.own, cluster=rights.cluster).manifests(name, namespace, namespaces=[namespace])

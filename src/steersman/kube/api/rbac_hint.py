@@ -43,6 +43,17 @@ class MissingRule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         """The rule as RBAC objects hold it."""
         return {key: value for key, value in msgspec.to_builtins(self).items() if key != "namespace"}
 
+    @property
+    def declaration(self) -> str:
+        """The rule for all names, as code writes it.
+
+        >>> MissingRule(api_groups=("apps",), resources=("deployments/scale",), verbs=("update",)).declaration
+        'rule("deployments.apps/scale", "update")'
+        """
+        resource, slash, subresource = "".join(self.resources).partition("/")
+        qualified = ".".join(filter(None, (resource, *self.api_groups)))
+        return f'rule("{qualified}{slash}{subresource}", "{self.verbs[0]}")'
+
     def __str__(self) -> str:
         return msgspec.json.encode(self.to_wire()).decode()
 

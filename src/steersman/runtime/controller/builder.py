@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from steersman.cache.informer import ByName
     from steersman.kube.api.gvk import Kind
     from steersman.kube.api.objects import Resource
+    from steersman.kube.api.types.rbac import PolicyRule
     from steersman.runtime.controller.channel import Channel
     from steersman.runtime.controller.result import Result
     from steersman.runtime.reconcile.context import Context
@@ -119,6 +120,7 @@ class Controller(msgspec.Struct, frozen=True):
     channels: tuple[Any, ...] = ()  # Channel: keys that no watch brings
     background: tuple[BackgroundRow, ...] = ()
     field_handlers: tuple[FieldHandler, ...] = ()
+    needed: tuple[Any, ...] = ()  # PolicyRule: rights that cannot be read from the source
 
     def __post_init__(self) -> None:
         if not self.name and self.target is None:
@@ -330,6 +332,10 @@ class Controller(msgspec.Struct, frozen=True):
     def on_missing(self, forget: Callable[[Context, Any], Any]) -> Controller:
         """Call `forget(ctx, key)` when the object no longer exists, for what was kept in memory about it."""
         return replace(self, missing_handler=forget)
+
+    def needs(self, *rules: PolicyRule) -> Controller:
+        """Declare rights that `steersman rbac` cannot read from the source: `needs(rule("pods", "get"))`."""
+        return replace(self, needed=(*self.needed, *rules))
 
     def within(self, namespaces: Collection[str]) -> Controller:
         """Only in these namespaces, for everything it watches: what rights in a few namespaces are enough for."""

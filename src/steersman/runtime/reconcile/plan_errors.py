@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from steersman.errors import PlanError
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["STALLED", "PlanErrorReporter"]
+__all__ = ["STALLED", "PlanErrorReporter", "has_conditions"]
 
 STALLED: Final = "Stalled"
 
 log = Logger(__name__)
+
+
+def has_conditions(target: Any) -> bool:
+    """Whether the class of a kind declares conditions, so that errors are reported there."""
+    structs = structs_in(target, "status") if isinstance(target, type) else ()
+    return any(field_type(struct, CONDITIONS) is not None for struct in structs)
 
 
 class PlanErrorReporter:
@@ -38,8 +44,7 @@ class PlanErrorReporter:
     def __init__(self, target: Any) -> None:
         """`target`: the kind that the controller is for."""
         self._target = target
-        structs = structs_in(target, "status") if isinstance(target, type) else ()
-        self._has_conditions = any(field_type(struct, CONDITIONS) is not None for struct in structs)
+        self._has_conditions = has_conditions(target)
         self._reported: dict[Any, tuple[str, str]] = {}  # of kinds without conditions
 
     def is_reported(self, key: Any, obj: Any) -> bool:

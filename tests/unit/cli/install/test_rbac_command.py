@@ -38,3 +38,75 @@ def test_every_command_prints_for_all_operators_where_none_is_named(command, cap
         return capsys.readouterr().out
 
     assert printed() == printed("--operators", ",".join(sorted(OPERATORS))) != printed("--operators", "reload")
+
+
+OPERATOR = """
+import steersman as sm
+
+class Shop(sm.Resource, group="example.org", version="v1"):
+    pass
+
+@sm.controller(Shop, owns=[sm.Secret])
+async def shop_controller(ctx, shop):
+    await ctx.client.get(shop.anything, "x")
+"""
+
+
+def documents(capsys, *arguments):
+    assert _run(["rbac", *arguments]) == 0
+    said = capsys.readouterr()
+    return said, {(obj["kind"], obj["metadata"]["name"]): obj for obj in yaml.safe_load_all(said.out) if obj}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "shop.py"
+    path.write_text(OPERATOR)
+    return str(path)
+
+
+def test_a_file_gets_the_rights_of_its_controllers_under_its_own_name_and_lease(capsys, file):
+    said, found = documents(capsys, file, "-n", "ops")
+    assert list(found) == [
+        ("ServiceAccount", "shop"),
+        ("Role", "shop-lease"),
+        ("RoleBinding", "shop-lease"),
+        ("ClusterRole", "ops-shop"),
+        ("ClusterRoleBinding", "ops-shop"),
+    ]
+    assert found["Role", "shop-lease"]["rules"][1]["resourceNames"] == ["shop"]
+    resources = [resource for row in found["ClusterRole", "ops-shop"]["rules"] for resource in row["resources"]]
+    assert resources == ["events", "secrets", "shops", "shops/finalizers"]
+    unread = f"# {file}:9: cannot tell what ctx.client.get(shop.anything, 'x') needs; declare it: "
+    assert said.out.splitlines()[0] == f'{unread}Controller.needs(rule(…, "get"))'
+
+
+def test_rights_of_a_file_in_single_namespaces_for_shards_and_webhooks(capsys, file):
+    _, found = documents(capsys, file, "--namespaces", "shop,stock", "--shard")
+    assert ("Role", "shop-lease") not in found
+    (leases,) = found["Role", "shop-own"]["rules"]
+    assert leases["verbs"] == ["get", "list", "create", "patch", "delete"]
+    assert not any(kind == "ClusterRole" for kind, _ in found)
+    _, found = documents(capsys, "examples/database.py", "--lease", "")
+    assert found["Role", "database-own"]["rules"][1]["resourceNames"] == ["database-webhooks"]
+    assert ("Role", "database-lease") not in found
+
+
+def test_rights_of_a_file_in_another_cluster(capsys):
+    _, found = documents(capsys, "examples/mirror.py", "--cluster", "there")
+    assert found["ClusterRole", "default-mirror"]["rules"] == [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "create", "patch", "delete"]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["examples/webapp.py", "--operators", "dns"], 2, "name files, or operators with --operators, not both"),
+        (["--shard"], 2, "--shard and --cluster are for the controllers of a file"),
+        (["tools/dashboard.py"], 1, "defines neither a controller nor a webhook"),
+    ],
+)
+def test_what_cannot_be_asked_together_is_said(capsys, arguments, code, said):
+    assert _run(["rbac", *arguments]) == code
+    assert said in capsys.readouterr().err
