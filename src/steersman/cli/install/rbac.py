@@ -11,8 +11,9 @@ from steersman.cli.kube_options import check_namespaces
 
 if TYPE_CHECKING:
     from steersman.operators import Operator
+    from steersman.runtime.rbac import Permissions
 
-__all__ = ["command", "configured_operators", "names_in", "print_manifests"]
+__all__ = ["command", "configured_operators", "names_in", "print_manifests", "with_reviews"]
 
 
 @click.command("rbac")
@@ -47,15 +48,28 @@ def command(
       steersman rbac --operators reload | kubectl apply -f -
       steersman rbac --operators reload --config steersman.yaml --namespaces shop
     """
+    from steersman.cli.config import load_settings
     from steersman.operators import permissions_of
 
-    rights = permissions_of(configured_operators(operators, config))
+    settings = load_settings(config)
+    rights = with_reviews(permissions_of(configured_operators(operators, config)), settings.page, settings.metrics)
     print_manifests(rights.manifests(name, namespace, namespaces=names_in(namespaces), lease=lease), output)
 
 
 def names_in(text: str) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def with_reviews(rights: Permissions, *access: str) -> Permissions:
+    """These rights, and those to review tokens when a way of access asks for them."""
+    import msgspec
+
+    from steersman.runtime.rbac import REVIEWS
+
+    if "token" not in access:
+        return rights
+    return msgspec.structs.replace(rights, cluster=[*rights.cluster, *REVIEWS])
 
 
 def configured_operators(names: str, config: Path | None) -> list[tuple[Operator, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from steersman.cli.main import _run
@@ -27,3 +28,11 @@ def test_the_file_names_the_operators_where_the_command_does_not(capsys, tmp_pat
     settings.write_text("operators: [dns]\n")
     assert "hourglass.eigenlayer.io" not in groups(capsys, "--config", str(settings))
     assert "hourglass.eigenlayer.io" in groups(capsys, "--config", str(settings), "--operators", "hourglass")
+
+
+@pytest.mark.parametrize(("settings", "reviews"), [("{}", False), ("page: token", True), ("metrics: token", True)])
+def test_tokens_are_reviewed_only_where_a_setting_asks_for_them(capsys, tmp_path, settings, reviews):
+    path = tmp_path / "steersman.yaml"
+    path.write_text(settings)
+    asked = groups(capsys, "--operators", "reload", "--config", str(path))
+    assert ({"authentication.k8s.io", "authorization.k8s.io"} <= asked) is reviews
