@@ -35,6 +35,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metrics: Literal["open", "token"] = "open"  # who reads /metrics
     tls_certs: str | None = None  # a folder with tls.crt and tls.key, to serve health, metrics and the page over TLS
     probe_listen: str | None = None  # ADDRESS:PORT for probes alone, without TLS; None: only at `listen`
+    profiling: bool = False  # callers on this machine may take profiles at /debug/profile and /debug/heap
     leader_elect: bool = False  # one replica works, the others wait with warm caches
     shard: bool = False  # share the namespaces with the other processes of the same lease, instead of electing one
     lease: str | None = None  # NAMESPACE/NAME

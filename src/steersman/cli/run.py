@@ -44,6 +44,7 @@ __all__ = ["command"]
 )
 @click.option("--tls-certs", metavar="DIR", help="Serve over TLS: tls.crt and tls.key are in DIR, and may change.")
 @click.option("--probe-listen", metavar="ADDR:PORT", help="Answer probes here too, always without TLS.")
+@click.option("--profiling", is_flag=True, default=None, help="Serve /debug/profile and /debug/heap to this machine.")
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Act only while holding a Lease.")
 @click.option("--shard/--no-shard", default=None, help="Share the namespaces with the other processes of this Lease.")
 @click.option("--lease", metavar="NS/NAME", help="The Lease.  [default: steersman in the pod's namespace]")
@@ -144,6 +145,7 @@ def command(
             probe_listen=probes,
             certificates=_certificates(settings),
             metrics=settings.metrics,
+            profiling=settings.profiling,
             dry_run=settings.dry_run or settings.shadow,
             prepare=partial(_with_page, settings.page),
         )

@@ -80,6 +80,7 @@ class Manager:
         certificates: CertificateSource | None = None,
         probe_listen: str | None = None,
         metrics: Literal["open", "token"] = "open",
+        profiling: bool = False,
         routes: Iterable[web.AbstractRouteDef] = (),
         registry: CollectorRegistry | None = None,
         component: str = "steersman",
@@ -99,6 +100,7 @@ class Manager:
         `certificates`: `listen` speaks TLS; probes are also answered without it on `probe_listen`.
         `metrics="token"`: to read /metrics, a caller needs a token (TokenReview) whose user may `get` this path
         (SubjectAccessReview).
+        `profiling`: callers on this machine may take profiles at /debug/profile and /debug/heap.
         `dry_run`: nothing at all is written: no Lease is held, no share taken, and webhooks, whose certificates are
         kept in the cluster, are not served.
         """
@@ -164,6 +166,7 @@ class Manager:
                 registry=registry,
                 certificates=self._certificates,
                 probes=probe_listen,
+                profiling=profiling,
                 reviewer=TokenAuthenticator(reviews) if metrics == "token" else None,
             )
         for controller in controllers:

@@ -7,6 +7,8 @@
     /metrics            Prometheus; with a `reviewer`, to callers whose token may `get` this path
     /debug/queue        what every controller works on        } to callers on this machine only, by a local name
     /debug/caches       what every source knows               }
+    /debug/profile      where CPU time goes                   } the same, and only with `profiling`
+    /debug/heap         what fills the memory                 }
 
 A check answers None when all is well, else the reason. `?exclude=NAME` leaves checks out. One listener serves it all,
 and whatever routes others add (the JSON API, the page). With `certificates` it speaks TLS. A second listener, `probes`,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from steersman.runtime.webhook.cert_watcher import CertWatcher
 
     Checks = Callable[[], Mapping[str, str | None]]
+    Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 __all__ = ["HealthServer", "parse_address"]
 
@@ -70,12 +73,13 @@ class HealthServer:
         certificates: CertWatcher | None = None,
         probes: str | None = None,
         reviewer: TokenAuthenticator | None = None,
+        profiling: bool = False,
         limits: ServerLimits | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._address = parse_address(listen)
         self._probe_address = None if probes is None else parse_address(probes, field="probeListen")
-        self._certificates, self._reviewer = certificates, reviewer
+        self._certificates, self._reviewer, self._profiling = certificates, reviewer, profiling
         self._limits, self._clock = limits, clock
         self._alive = alive
         self._ready = ready
@@ -106,9 +110,17 @@ class HealthServer:
             web.get("/healthz", self._checks(self._alive)),
             web.get("/readyz", self._checks(self._ready, self._warnings, self._details, self._unknown)),
             web.get("/metrics", self._metrics),
-            web.get("/debug/queue", _local_only(lambda: list(self._queues()))),
-            web.get("/debug/caches", _local_only(lambda: list(self._caches()))),
+            web.get("/debug/queue", _local_only(_json(lambda: list(self._queues())))),
+            web.get("/debug/caches", _local_only(_json(lambda: list(self._caches())))),
         ]
+        if self._profiling:
+            from steersman.runtime.observability.profile import Profiler
+
+            profiler = Profiler()
+            ours += [
+                web.get("/debug/profile", _local_only(profiler.cpu)),
+                web.get("/debug/heap", _local_only(profiler.heap)),
+            ]
         taken = self.paths  # others' word stands
         routes = [*(route for route in ours if route.path not in taken), *self._routes]
         if self._certificates is not None:
@@ -147,7 +159,7 @@ class HealthServer:
         warnings: Callable[[], Iterable[str]] = tuple,
         details: Callable[[], Mapping[str, str]] = dict,
         unknown: Callable[[], Mapping[str, str]] = dict,
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    ) -> Handler:
         async def answer(request: web.Request) -> web.Response:
             left_out = set(request.query.getall("exclude", []))
             results = {name: problem for name, problem in checks().items() if name not in left_out}
@@ -215,10 +227,17 @@ def parse_address(listen: str, *, field: str = "listen", usual: str = "0.0.0.0")
     return host.strip("[]") or (every if colon else usual), int(port)
 
 
-def _local_only(content: Callable[[], Any]) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _json(content: Callable[[], Any]) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(content()), content_type="application/json")
+
+    return answer
+
+
+def _local_only(handler: Handler) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         if not is_local_caller(request):
             raise web.HTTPNotFound
-        return web.Response(body=msgspec.json.encode(content()), content_type="application/json")
+        return await handler(request)
 
     return answer
