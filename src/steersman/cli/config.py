@@ -32,6 +32,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     operators: list[str] = []  # which to run
     listen: str | None = None  # ADDRESS:PORT of health, metrics and the page; None: by where we run
     page: Literal["local", "token", "open", "off"] = "local"  # who sees the page
+    metrics: Literal["open", "token"] = "open"  # who reads /metrics
+    tls_certs: str | None = None  # a folder with tls.crt and tls.key, to serve health, metrics and the page over TLS
+    probe_listen: str | None = None  # ADDRESS:PORT for probes alone, without TLS; None: only at `listen`
+    profiling: bool = False  # callers on this machine may take profiles at /debug/profile and /debug/heap
     leader_elect: bool = False  # one replica works, the others wait with warm caches
     shard: bool = False  # share the namespaces with the other processes of the same lease, instead of electing one
     lease: str | None = None  # NAMESPACE/NAME

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.manager import Manager
     from steersman.runtime.manager.operator_bundle import OperatorBundle
     from steersman.runtime.webhook.admission import Webhook
+    from steersman.runtime.webhook.certificate_source import MountedCertificates
     from steersman.runtime.webhook.conversion import ConversionWebhook
 
 __all__ = ["command"]
@@ -37,6 +38,14 @@ __all__ = ["command"]
     type=click.Choice(["local", "token", "open", "off"]),
     help="Who may read the page: callers on this machine, callers with a token, all callers, none.  [default: local]",
 )
+@click.option(
+    "--metrics",
+    type=click.Choice(["open", "token"]),
+    help="Who may read /metrics: all callers, or callers with a token.  [default: open]",
+)
+@click.option("--tls-certs", metavar="DIR", help="Serve over TLS: tls.crt and tls.key are in DIR, and may change.")
+@click.option("--probe-listen", metavar="ADDR:PORT", help="Answer probes here too, always without TLS.")
+@click.option("--profiling", is_flag=True, default=None, help="Serve /debug/profile and /debug/heap to this machine.")
 @click.option("--leader-elect/--no-leader-elect", default=None, help="Act only while holding a Lease.")
 @click.option("--shard/--no-shard", default=None, help="Share the namespaces with the other processes of this Lease.")
 @click.option("--lease", metavar="NS/NAME", help="The Lease.  [default: steersman in the pod's namespace]")
@@ -113,7 +122,8 @@ def command(
     hooks = hooks_in(modules)
     bundles = {module.__name__: bundle for module in modules if (bundle := bundle_in(module)) is not None}
     controllers = _controllers(modules, settings, hooks, bundles)
-    listen = _address(settings)
+    listen = _address(settings.listen or "8080", "listen")
+    probes = None if settings.probe_listen is None else _address(settings.probe_listen, "probeListen")
     cluster = cluster_config(kubeconfig, context)
     webhooks = serving(
         hooks,
@@ -133,6 +143,10 @@ def command(
             share=_lease(settings, cluster.namespace) if settings.shard else None,
             webhooks=webhooks,
             listen=listen,
+            probe_listen=probes,
+            certificates=_certificates(settings),
+            metrics=settings.metrics,
+            profiling=settings.profiling,
             dry_run=settings.dry_run or settings.shadow,
             prepare=partial(_with_page, settings.page),
         )
@@ -177,12 +191,18 @@ def _speaking(section: Any, dialects: Sequence[str]) -> Any:
     return spoken
 
 
-def _address(settings: RunSettings) -> str:
+def _certificates(settings: RunSettings) -> MountedCertificates | None:
+    from steersman.runtime.webhook.certificate_source import MountedCertificates
+
+    return None if settings.tls_certs is None else MountedCertificates(Path(settings.tls_certs))
+
+
+def _address(listen: str, field: str) -> str:
     """Where to listen: everywhere in a cluster, else for this machine only; a port alone changes nothing of that."""
     from steersman.runtime.observability.health import parse_address
 
     usual = "0.0.0.0" if _in_cluster() else "127.0.0.1"  # noqa: S104  in a pod, probes and scrapes come from outside
-    host, port = parse_address(settings.listen or "8080", usual=usual)
+    host, port = parse_address(listen, field=field, usual=usual)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.api.types.authorization import NonResourceAttributes
-from steersman.runtime.http.authentication import AccessDenied, TokenAuthenticator, TooManyAttempts, bearer_token
+from steersman.runtime.http.authentication import AccessDenied, TokenAuthenticator, bearer_token
 from steersman.runtime.http.server import is_local_caller, peer_of
 
 if TYPE_CHECKING:
@@ -59,17 +59,8 @@ class PageAccess:
     async def check_token(self, token: str, peer: str) -> None:
         """Return when this token, shown from `peer`, lets a caller in; else raise AccessDenied."""
         assert self._cluster is not None
-        if not token:
-            raise AccessDenied(401, "a token is needed: Authorization: Bearer TOKEN, or sign in")
-        try:
-            user = await self._cluster.user_of(token, peer=peer)
-        except TooManyAttempts as error:
-            raise AccessDenied(429, str(error)) from None
-        if user is None:
-            raise AccessDenied(401, "the cluster does not know this token")
-        if not await self._cluster.may(user, path=NonResourceAttributes(path=PAGE_PATH, verb="get")):
-            rule = f'{{"nonResourceURLs":["{PAGE_PATH}"],"verbs":["get"]}}'
-            raise AccessDenied(403, f"{user.username} may not read the page: a ClusterRole with {rule} allows it")
+        user = await self._cluster.authenticate(token, peer=peer)
+        await self._cluster.authorize(user, path=NonResourceAttributes(path=PAGE_PATH, verb="get"))
 
 
 def _token(request: web.Request) -> str:

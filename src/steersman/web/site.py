@@ -18,7 +18,6 @@ from aiohttp import web
 
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import traceback_of
-from steersman.kube.api.errors import KubeError
 from steersman.runtime.http.authentication import AccessDenied
 from steersman.runtime.http.server import peer_of
 from steersman.web.access import COOKIE, AccessMode, PageAccess
@@ -125,8 +124,6 @@ class Site:
                 return await handler(request)
             except AccessDenied as error:
                 return self._refused(request, error)
-            except KubeError as error:
-                return self._problem(request, f"the cluster cannot be asked who you are: {error}", 503)
             except BadParameter as error:
                 return self._problem(request, str(error), 400)
             except web.HTTPException as error:
@@ -161,8 +158,8 @@ class Site:
         try:
             if self.access.mode is AccessMode.TOKEN:
                 await self.access.check_token(token, peer_of(request))
-        except (AccessDenied, KubeError) as error:
-            return _html(request, sign_in_page(target, str(error)), getattr(error, "status", 503))
+        except AccessDenied as error:
+            return _html(request, sign_in_page(target, str(error)), error.status)
         response = web.Response(status=303, headers={**HEADERS, "Location": f".{target}"})
         secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
         # without a path a cookie is for the folder of this address: never for a neighbour behind the same proxy

@@ -8,7 +8,10 @@ import pytest
 import yaml
 
 import steersman as sm
+from steersman.cli.config import load_settings
+from steersman.cli.install.manifests import InstallOptions
 from steersman.kube.api.types.apiextensions import CustomResourceDefinition
+from steersman.operators import load_operator
 from steersman.testing import eventually
 
 CHART = Path(__file__).parents[3] / "charts" / "steersman"
@@ -29,6 +32,12 @@ VALUES = {
     "closed": {"networkPolicy": {"enabled": True, "apiServer": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}},
     "one replica": {"replicas": 1, "page": {"mode": "off"}},
     "a page by port-forward": {"page": {"mode": "local"}},
+    "guarded": {
+        "metrics": {"mode": "token"},
+        "tls": {"secretName": "steersman-tls"},
+        "monitoring": {"serviceMonitor": True},
+        "networkPolicy": {"enabled": True},
+    },
     "settings": {"config": {"reload": {"quietPeriod": "10s"}}, "logLevel": "debug"},
     "somewhere": {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "high"},
     "pinned": {"image": {"repository": "example.org/steersman", "digest": "sha256:" + "0" * 64}},
@@ -45,6 +54,10 @@ BAD = {
     "both monitors": (
         {"monitoring": {"serviceMonitor": True, "podMonitor": True}},
         "choose serviceMonitor or podMonitor",
+    ),
+    "a pod monitor without a token": (
+        {"monitoring": {"podMonitor": True}, "metrics": {"mode": "token"}},
+        "choose serviceMonitor, a PodMonitor cannot send",
     ),
 }
 
@@ -84,6 +97,26 @@ async def test_rights_end_at_the_namespaces(real, rendered):
     assert not any("secrets" in rule["resources"] or "configmaps" in rule["resources"] for rule in wide)
     roles = {obj["metadata"]["namespace"] for obj in made if obj["kind"] == "Role"}
     assert roles == {"ops", "shop", "stock"}
+
+
+async def test_metrics_over_tls_with_tokens_are_scraped_that_way_and_probed_without(real, helm, rendered):
+    made = objects((await rendered(VALUES["guarded"])).out)
+    (endpoint,) = made["ServiceMonitor", "demo-steersman"]["spec"]["endpoints"]
+    assert (endpoint["scheme"], endpoint["bearerTokenFile"].rpartition("/")[2]) == ("https", "token")
+    assert endpoint["tlsConfig"]["serverName"] == "demo-steersman.ops.svc"
+    set_values = ["--set", "metrics.mode=token,tls.secretName=certs,page.mode=off"]
+    chart = objects((await helm("template", "steersman", str(CHART), "--namespace", "steersman", *set_values)).out)
+    options = InstallOptions(
+        operators=[(load_operator("reload"), load_settings(None).sections["reload"])],
+        settings={},
+        image=chart["Deployment", "steersman"]["spec"]["template"]["spec"]["containers"][0]["image"],
+        page="off",
+        metrics="token",
+        tls_secret="certs",
+    )
+    plain = objects(yaml.safe_dump_all(options.manifests()))
+    plain.pop(("Namespace", "steersman"))
+    assert chart == plain
 
 
 async def test_it_installs_upgrades_and_goes_and_its_definitions_stay(real, helm, client, namespace):

@@ -21,6 +21,7 @@ from steersman.operators import Operator
 __all__ = ["InstallOptions", "command"]
 
 USER: Final = 65532
+PROBE_PORT: Final = 8081  # where kubelets probe without TLS, as in controller-runtime
 LABELS: Final = {"app.kubernetes.io/name": "steersman", "app.kubernetes.io/instance": "steersman"}
 
 
@@ -36,16 +37,16 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 2
     port: int = 8080
     page: str = "token"
+    metrics: str = "open"
+    tls_secret: str = ""  # the Secret with tls.crt, tls.key and ca.crt; empty: no TLS
 
     def manifests(self) -> list[dict[str, Any]]:
         """Everything, in an order in which it can be applied."""
+        from steersman.cli.install.rbac import with_reviews
         from steersman.crd import crd_manifest
         from steersman.operators import permissions_of
-        from steersman.runtime.rbac import REVIEWS
 
-        rights = permissions_of(self.operators)
-        if self.page == "token":
-            rights = msgspec.structs.replace(rights, cluster=[*rights.cluster, *REVIEWS])
+        rights = with_reviews(permissions_of(self.operators), self.page, self.metrics)
         made: list[dict[str, Any]] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}},
             *(crd_manifest(kind) for operator, _ in self.operators for kind in operator.kinds),
@@ -106,7 +107,10 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [self._container()],
-            "volumes": [{"name": "settings", "configMap": {"name": self.name}}],
+            "volumes": [
+                {"name": "settings", "configMap": {"name": self.name}},
+                *([{"name": "tls", "secret": {"secretName": self.tls_secret}}] if self.tls_secret else []),
+            ],
             "topologySpreadConstraints": [spread],
         }
         template = {"metadata": {"labels": dict(LABELS), "annotations": {"checksum/settings": checksum}}, "spec": pod}
@@ -124,14 +128,21 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def _container(self) -> dict[str, Any]:
         arguments = ["run", "--config", "/etc/steersman/steersman.yaml", "--log-level", "info", "--log-format", "json"]
-        live = {"httpGet": {"path": "/livez", "port": "http"}}
-        ready = {"httpGet": {"path": "/readyz", "port": "http"}}
+        arguments += ["--page", self.page, "--metrics", self.metrics]
+        ports = [{"name": "http", "containerPort": self.port}]
+        mounts = [{"name": "settings", "mountPath": "/etc/steersman", "readOnly": True}]
+        if self.tls_secret:
+            arguments += ["--tls-certs", "/etc/steersman-tls", "--probe-listen", f"0.0.0.0:{PROBE_PORT}"]
+            ports.append({"name": "probes", "containerPort": PROBE_PORT})
+            mounts.append({"name": "tls", "mountPath": "/etc/steersman-tls", "readOnly": True})
+        live = {"httpGet": {"path": "/livez", "port": ports[-1]["name"]}}
+        ready = {"httpGet": {"path": "/readyz", "port": ports[-1]["name"]}}
         return {
             "name": "steersman",
             "image": self.image,
             "imagePullPolicy": "IfNotPresent",
-            "args": [*arguments, "--page", self.page],
-            "ports": [{"name": "http", "containerPort": self.port}],
+            "args": arguments,
+            "ports": ports,
             "startupProbe": {**live, "periodSeconds": 2, "failureThreshold": 60},
             "livenessProbe": {**live, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6},
             "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5},
@@ -141,7 +152,7 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             },
-            "volumeMounts": [{"name": "settings", "mountPath": "/etc/steersman", "readOnly": True}],
+            "volumeMounts": mounts,
         }
 
 
@@ -164,9 +175,18 @@ class InstallOptions(msgspec.Struct, frozen=True, kw_only=True):
     help="Who may read the page.",
 )
 @click.option(
+    "--metrics",
+    default="open",
+    show_default=True,
+    type=click.Choice(["open", "token"]),
+    help="Who may read /metrics.",
+)
+@click.option("--tls-secret", default="", metavar="NAME", help="Serve over TLS with the certificate of this Secret.")
+@click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
 )
 def command(
+    *,
     operators: str,
     config: Path | None,
     namespace: str,
@@ -174,6 +194,8 @@ def command(
     image: str | None,
     replicas: int,
     page: str,
+    metrics: str,
+    tls_secret: str,
     output: str,
 ) -> None:
     """Print everything that an installation needs: definitions, rights, settings, Deployment, Service.
@@ -198,5 +220,7 @@ def command(
         image=image or f"steersman:{version('steersman')}",
         replicas=replicas,
         page=page,
+        metrics=metrics,
+        tls_secret=tls_secret,
     )
     print_manifests(installation.manifests(), output)

@@ -24,6 +24,7 @@ __all__ = [
     "operator_names",
     "operators_option",
     "print_manifests",
+    "with_reviews",
 ]
 
 operators_option = click.option(
@@ -78,6 +79,7 @@ def command(
       steersman rbac examples/database.py -n ops | kubectl apply -f -
       steersman rbac --operators reload --config steersman.yaml --namespaces shop
     """
+    from steersman.cli.config import load_settings
     from steersman.cli.install.webhooks import default_name
     from steersman.operators import permissions_of
 
@@ -93,6 +95,8 @@ def command(
     else:
         rights, unread = permissions_of(configured_operators(operators, config)), []
         lease = "steersman" if lease is None else lease
+    settings = load_settings(config)
+    rights = with_reviews(rights, settings.page, settings.metrics)
     for line in unread:
         click.echo(f"# {line}", err=output == "json")
     print_manifests(rights.manifests(name, namespace, namespaces=names_in(namespaces), lease=lease), output)
@@ -126,6 +130,17 @@ def file_permissions(
 def names_in(text: str) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def with_reviews(rights: Permissions, *access: str) -> Permissions:
+    """These rights, and those to review tokens when a way of access asks for them."""
+    import msgspec
+
+    from steersman.runtime.rbac import REVIEWS
+
+    if "token" not in access:
+        return rights
+    return msgspec.structs.replace(rights, cluster=[*rights.cluster, *REVIEWS])
 
 
 def configured_operators(names: str, config: Path | None) -> list[tuple[Operator, Any]]:

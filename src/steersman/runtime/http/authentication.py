@@ -178,8 +178,11 @@ class TokenAuthenticator:
 
 
 def _described(resource: ResourceAttributes | None, path: NonResourceAttributes | None) -> str:
+    if path is not None:
+        rule = f'{{"nonResourceURLs":["{path.path}"],"verbs":["{path.verb}"]}}'
+        return f"{path.verb} {path.path}: a ClusterRole with {rule} allows it"
     if resource is None:
-        return f"{path.verb} {path.path}" if path is not None else "do that"
+        return "do that"
     name = f"{resource.resource}.{resource.group}" if resource.group else resource.resource
     return f"{resource.verb} {name}{f' in namespace {resource.namespace}' if resource.namespace else ''}"
 

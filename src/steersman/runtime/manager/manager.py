@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import random as randomness
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from steersman.cache import SharedInformerFactory
 from steersman.clock import SYSTEM_CLOCK, Deadline
@@ -50,12 +50,15 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.operator_report import OperatorReport
     from steersman.runtime.observability.health import HealthServer
     from steersman.runtime.sharding.member import ShardMember, ShardStore
+    from steersman.runtime.webhook.cert_watcher import CertWatcher
+    from steersman.runtime.webhook.certificate_source import CertificateSource
     from steersman.runtime.webhook.server import WebhookServer
 
 __all__ = ["Manager", "SyncTimeout"]
 
+REVIEW_SECONDS = 5.0  # for the API server to say who reads the metrics
 STOP_SECONDS = 5.0  # for a cancelled task to end
-OWN_TASKS = frozenset({"event loop watch", "sync watch", "shards", "webhooks", "events"})
+OWN_TASKS = frozenset({"event loop watch", "sync watch", "shards", "webhooks", "events", "listener certificate"})
 OWN_PREFIXES = ("source ", "events ")  # one for each source, and for the events of each further cluster
 FLUSH_SECONDS = 2.0  # for the last events to be sent
 
@@ -74,6 +77,10 @@ class Manager:
         elector: LeaderElector | None = None,
         webhooks: WebhookServer | None = None,
         listen: str | None = None,
+        certificates: CertificateSource | None = None,
+        probe_listen: str | None = None,
+        metrics: Literal["open", "token"] = "open",
+        profiling: bool = False,
         routes: Iterable[web.AbstractRouteDef] = (),
         registry: CollectorRegistry | None = None,
         component: str = "steersman",
@@ -90,6 +97,10 @@ class Manager:
         `grace_seconds`: how long running reconciles may take at the end; below zero: as long as they need.
         `sync_seconds`: fail when a source is not synced by then; None: keep waiting, and say so in log and readiness.
         `network_clock`: by which lists and watches wait for servers, where `clock` does not run by itself.
+        `certificates`: `listen` speaks TLS; probes are also answered without it on `probe_listen`.
+        `metrics="token"`: to read /metrics, a caller needs a token (TokenReview) whose user may `get` this path
+        (SubjectAccessReview).
+        `profiling`: callers on this machine may take profiles at /debug/profile and /debug/heap.
         `dry_run`: nothing at all is written: no Lease is held, no share taken, and webhooks, whose certificates are
         kept in the cluster, are not served.
         """
@@ -133,11 +144,15 @@ class Manager:
         if webhooks is not None:
             self.add_check("webhook certificate", webhooks.certificate_problem)
         self.health: HealthServer | None = None
+        self._certificates: CertWatcher | None = None
         if listen is not None:
-            from steersman.runtime.observability.health import (
-                HealthServer,  # an HTTP server is a lot to load for those who need none
-            )
+            # an HTTP server is a lot to load for those who need none
+            from steersman.runtime.http.authentication import TokenAuthenticator
+            from steersman.runtime.observability.health import HealthServer
+            from steersman.runtime.webhook.cert_watcher import CertWatcher
 
+            reviews = self._clusters[""].client.with_options(timeout=REVIEW_SECONDS, retry=False)  # a caller waits
+            self._certificates = CertWatcher(certificates, clock=clock) if certificates is not None else None
             self.health = HealthServer(
                 listen,
                 alive=self.alive,
@@ -149,6 +164,10 @@ class Manager:
                 unknown=self._readiness.unknown,
                 routes=routes,
                 registry=registry,
+                certificates=self._certificates,
+                probes=probe_listen,
+                profiling=profiling,
+                reviewer=TokenAuthenticator(reviews) if metrics == "token" else None,
             )
         for controller in controllers:
             self.add(controller)
@@ -319,6 +338,8 @@ class Manager:
         supervisor.start("event loop watch", self._lag.run)
         if self.health is not None:
             await self.health.start()
+        if self._certificates is not None:
+            supervisor.start("listener certificate", self._certificates.run)
         if self._webhooks is not None:
             supervisor.start("webhooks", self._webhooks.run)
             await self._first(asyncio.create_task(self._webhooks.serving.wait()))
@@ -482,8 +503,11 @@ class Manager:
 
     def warnings(self) -> list[str]:
         """Issues of a process that is ready."""
-        warning = self._webhooks.certificate_warning() if self._webhooks is not None else None
-        return [*self._readiness.warnings(), *([f"webhooks: {warning}"] if warning else [])]
+        found = {
+            "webhooks": self._webhooks.certificate_warning() if self._webhooks is not None else None,
+            "listener": self._certificates and (self._certificates.problem() or self._certificates.warning()),
+        }
+        return [*self._readiness.warnings(), *(f"{name}: {text}" for name, text in found.items() if text)]
 
     def _task_problems(self) -> dict[str, str]:
         return self._supervisor.problems() if self._supervisor is not None else {"manager": "not started"}

@@ -9,8 +9,6 @@ expired, or that should have been renewed long ago, is reported by readiness, lo
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import ssl
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -18,29 +16,25 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from steersman.certificates import load_pair
 from steersman.clock import SYSTEM_CLOCK, Clock
 from steersman.errors import ConfigError, traceback_of
 from steersman.kube.api.selectors import Selector
-from steersman.logger import FloodLog, Logger
+from steersman.logger import Logger
 from steersman.runtime.http.server import HttpServer, ServerLimits
 from steersman.runtime.webhook.admission import NotAReview, Webhook, respond
-from steersman.runtime.webhook.certificates import validity_of
+from steersman.runtime.webhook.cert_watcher import CertWatcher
 from steersman.runtime.webhook.conversion import ConversionWebhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from steersman.runtime.webhook.certificate_source import CertificateSource
-    from steersman.runtime.webhook.certificates import Validity
 
 __all__ = ["WebhookServer", "webhook_configurations"]
 
 MAX_BODY = 8 * 1024 * 1024  # two objects of the largest size etcd takes, encoded, and some air
 MAX_CONVERSION_BODY = 256 * 1024 * 1024  # all objects of a list are converted in one review
 PROBES = frozenset({"/healthz", "/readyz"})
-REPEAT_SECONDS = 3600.0  # between two lines about a certificate that is not renewed
-CHECK_SECONDS = 30.0  # how often certificates are checked
 
 log = Logger(__name__)
 
@@ -91,16 +85,13 @@ class WebhookServer:
             if hook.path in self._hooks:
                 raise ConfigError(f"there are two webhooks at {hook.path}: rename one function")
             self._hooks[hook.path] = hook
-        self._certificates = certificates
         self._host = host
         self._port = port
         converts = any(isinstance(hook, ConversionWebhook) for hook in self._hooks.values())
         self._limits = limits or ServerLimits(body_bytes=MAX_CONVERSION_BODY if converts else MAX_BODY)
         self._metrics = _metrics_in(REGISTRY if registry is None else registry)
         self._clock = clock
-        self._context: ssl.SSLContext | None = None
-        self._validity: Validity | None = None
-        self._floods = FloodLog(log, seconds=REPEAT_SECONDS, clock=clock)
+        self._certificates = CertWatcher(certificates, expires=self._metrics.expires, clock=clock)
         self.port: int | None = None  # the port in use, once serving
         self.serving = asyncio.Event()
         for path in self._hooks:
@@ -110,15 +101,14 @@ class WebhookServer:
 
     async def run(self) -> None:
         """Serve until cancelled; the first certificate must be had before the first request."""
-        self._context = _server_context()
-        await self._refresh()
+        await self._certificates.load()
         server = HttpServer(
             self._host,
             self._port,
             routes=[web.route("*", "/{path:.*}", self._handle)],
             probes=PROBES,
             limits=self._limits,
-            tls=self._context,
+            tls=self._certificates.context,
             clock=self._clock,
         )
         await server.start()
@@ -126,44 +116,18 @@ class WebhookServer:
             self.port = server.port
             log.info("serving webhooks", port=self.port, hooks=sorted(self._hooks))
             self.serving.set()
-            await self._keep_fresh()
+            await self._certificates.run()
         finally:
             self.serving.clear()
             await server.stop()
 
-    async def _keep_fresh(self) -> None:
-        while True:
-            self._tell_of_certificate()
-            await self._clock.sleep(CHECK_SECONDS)
-            try:
-                await self._refresh()
-            except Exception as error:  # noqa: BLE001  # the certificate in use still serves; say it and try again
-                log.warning("certificates could not be refreshed", error=str(error))
-
-    async def _refresh(self) -> None:
-        material = await self._certificates.load()
-        if material is not None:
-            assert self._context is not None
-            load_pair(self._context, material)
-            self._validity = validity_of(material.certificate)
-            self._metrics.expires.set(self._validity.ends.timestamp())
-
     def certificate_problem(self) -> str | None:
         """Why clients refuse the certificate in use; None when they do not."""
-        return None if self._validity is None else self._validity.problem(self._now())
+        return self._certificates.problem()
 
     def certificate_warning(self) -> str | None:
         """A warning before clients refuse the certificate."""
-        return None if self._validity is None else self._validity.warning(self._now())
-
-    def _now(self) -> dt.datetime:
-        return dt.datetime.fromtimestamp(self._clock.time(), dt.UTC)
-
-    def _tell_of_certificate(self) -> None:
-        if (problem := self.certificate_problem()) is not None:
-            self._floods.error("certificate refused by clients", problem=problem)
-        elif (warning := self.certificate_warning()) is not None:
-            self._floods.warning("certificate not renewed", problem=warning)
+        return self._certificates.warning()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if request.path in PROBES:
@@ -204,12 +168,6 @@ class WebhookServer:
             log.error("a webhook failed", webhook=hook.name, traceback=traceback_of(error))  # noqa: TRY400  no local variables in logs
             return web.Response(status=500, text=f"{hook.name} failed; its log says why")
         return web.Response(body=msgspec.json.encode(review), content_type="application/json")
-
-
-def _server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 def webhook_configurations(

@@ -110,3 +110,11 @@ def test_rights_of_a_file_in_another_cluster(capsys):
 def test_what_cannot_be_asked_together_is_said(capsys, arguments, code, said):
     assert _run(["rbac", *arguments]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("settings", "reviews"), [("{}", False), ("page: token", True), ("metrics: token", True)])
+def test_tokens_are_reviewed_only_where_a_setting_asks_for_them(capsys, tmp_path, settings, reviews):
+    path = tmp_path / "steersman.yaml"
+    path.write_text(settings)
+    asked = groups(capsys, "--operators", "reload", "--config", str(path))
+    assert ({"authentication.k8s.io", "authorization.k8s.io"} <= asked) is reviews

@@ -12,6 +12,8 @@ from prometheus_client.core import GaugeMetricFamily
 from steersman.errors import ConfigError
 from steersman.runtime.manager.loop_watchdog import LoopLag
 from steersman.runtime.observability.health import HealthServer, parse_address
+from steersman.runtime.webhook.cert_watcher import CertWatcher
+from steersman.runtime.webhook.certificate_source import MountedCertificates
 from steersman.testing import eventually
 
 
@@ -195,6 +197,17 @@ def test_an_address_that_is_none_is_refused(text):
 
 def test_addresses_may_leave_out_the_host():
     assert parse_address(":8080") == ("0.0.0.0", 8080)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "why"), [(None, "cannot read the serving certificate"), (b"x", "not a certificate and its key")]
+)
+async def test_a_certificate_that_cannot_be_used_is_named_before_it_listens(serve, tmp_path, certificate, why):
+    if certificate is not None:
+        for name in ("tls.crt", "tls.key"):
+            (tmp_path / name).write_bytes(certificate)
+    with pytest.raises(ConfigError, match=why):
+        await serve(certificates=CertWatcher(MountedCertificates(tmp_path)))
 
 
 class StutteringClock:

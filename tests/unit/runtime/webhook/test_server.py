@@ -19,7 +19,8 @@ from steersman.kube.api.objects import Resource
 from steersman.runtime.http.server import ServerLimits
 from steersman.runtime.manager.manager import Manager
 from steersman.runtime.webhook.admission import AdmissionRequest, validate
-from steersman.runtime.webhook.server import CHECK_SECONDS, WebhookServer
+from steersman.runtime.webhook.cert_watcher import CHECK_SECONDS
+from steersman.runtime.webhook.server import WebhookServer
 
 
 class Thing(Resource, group="example.org", version="v1"):

@@ -155,7 +155,7 @@ def labels_read(settings: TargetSettings) -> frozenset[str]:
     selectors = [text for detector in settings.detectors for text in detector.labels]
     selectors += [row.labels for row in settings.types.values()]
     read = {requirement.key for text in selectors for requirement in selector_of(text).requirements}
-    return read.union(_COMPONENT_LABELS)
+    return frozenset(read.union(_COMPONENT_LABELS))
 
 
 def _confidence(service: ServiceSummary, detector: ServiceDetector) -> Confidence | None:
