@@ -203,9 +203,18 @@ def _section(profile: Profile) -> dict[str, Any]:
     from steersman.operators.reload.api.config import ReloadConfig
 
     written, defaults = (msgspec.to_builtins(config) for config in (profile.config, ReloadConfig()))
-    changed = {field: value for field, value in written.items() if value != defaults.get(field)}
+    changed = {field: _without_empty(value) for field, value in written.items() if value != defaults.get(field)}
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(changed))  # as YAML holds it: lists, no tuples
     return decoded
+
+
+def _without_empty(value: Any) -> Any:
+    """The same without empty fields of the objects in it."""
+    if isinstance(value, list | tuple):
+        return [_without_empty(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _without_empty(part) for name, part in value.items() if part not in ("", None, [], ())}
+    return value
 
 
 def _without_secrets(section: dict[str, Any], left: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -222,8 +231,6 @@ def _without_secrets(section: dict[str, Any], left: list[str]) -> tuple[dict[str
         if urlsplit(receiver.get("proxy") or "").password is not None:
             left.append("ALERT_WEBHOOK_PROXY: holds a password, for which there is no Secret: use a proxy without one")
             del receiver["proxy"]
-        for field in [field for field, value in receiver.items() if value in ("", None, [])]:
-            del receiver[field]
     return section, moved
 
 

@@ -283,8 +283,18 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_plain(part)}" for name, part in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_plain, value))
+        return ", ".join(_plain_row(part) if isinstance(part, dict) else _plain(part) for part in value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plain_row(row: dict[str, Any]) -> str:
+    """The first field of a row of a list, which names it, and the others after it.
+
+    >>> _plain_row({"kind": "CronJob", "restart": "run"})
+    'CronJob (restart run)'
+    """
+    (_, name), *rest = row.items()
+    return f"{_plain(name)} ({_plain(dict(rest))})" if rest else _plain(name)
 
 
 _IMAGE: Final = "registry.example.org/steersman"  # there is no public image: users put the name of theirs here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from steersman.web import views
@@ -10,6 +11,8 @@ from steersman.web.pages.components import age, duration, grid, sign
 from steersman.web.pages.layout import document
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from steersman.web.model import ControllerHealth, ProcessHealth, Series, WatchHealth
     from steersman.web.snapshot_cache import SnapshotCache
 
@@ -46,7 +49,7 @@ def page(cache: SnapshotCache, _path: dict[str, str], _query: Any) -> Element:
         _table(
             "Watches",
             ("Watch", "State", "Objects", "Last event", "resourceVersion"),
-            [_watch(watch) for watch in vitals.watches],
+            [_watch(watch, health.at) for watch in vitals.watches],
         ),
         cache=cache,
         refresh="change beat",
@@ -171,18 +174,19 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{_number(1000 * seconds)} ms"
 
 
-def _watch(watch: WatchHealth) -> list[Element]:
+def _watch(watch: WatchHealth, now: datetime) -> list[Element]:
     state = sign("good", "synced") if watch.synced else sign("waiting", "not synced")
     if watch.coverage:
         state = sign("off", watch.coverage)
     if watch.unknown:
-        state = sign("off", f"unknown: {watch.unknown}")
+        state = sign("unknown", f"unknown: {watch.unknown}")
     if watch.problem:
         state = sign("bad", watch.problem)
+    last = None if watch.age_seconds is None else now - timedelta(seconds=watch.age_seconds)
     return [
         h("td", {}, watch.name),
         h("td", {}, state),
         h("td", {"class": "number"}, "-" if watch.unknown else watch.objects),
-        h("td", {"class": "number"}, "never" if watch.age_seconds is None else f"{duration(watch.age_seconds)} ago"),
+        h("td", {"class": "number"}, age(last, now)),
         h("td", {}, h("code", {}, watch.revision)),
     ]

@@ -13,6 +13,9 @@ from steersman.cli.main import _run
 from steersman.cli.migrate.commands import NAMES
 from steersman.cli.migrate.originals import ORIGINALS, find_original, report_on, still_running
 from steersman.operators import load_operator
+from steersman.operators.reload.api.config import ReloadConfig, Strategy
+from steersman.operators.reload.compat.dialects import dialects_for
+from steersman.operators.reload.compat.dialects.reloader import Reloader
 
 
 def deployment(image, args=(), env=(), name="other", namespace="infra", command=()):
@@ -63,6 +66,21 @@ def test_the_original_is_known_by_its_image_wherever_it_was_pushed(image, found)
 def test_flags_become_settings():
     made = report("reloader", deployment("stakater/reloader:1", ["--namespaces-to-ignore=kube-system"]))
     assert made.values["config"]["reload"]["ignoreNamespaces"] == ["kube-system"]
+
+
+def test_how_its_dialect_is_read_and_written_is_carried_over():
+    flags = ["--auto-reload-all=true", "--reload-strategy=annotations"]
+    made = report("reloader", deployment("stakater/reloader:1", flags))
+    assert made.left == ()
+    assert section(made)["reloader"] == {"autoReloadAll": True, "reloadStrategy": "annotations"}
+    (dialect,) = dialects_for(msgspec.convert(section(made), ReloadConfig).options())
+    assert vars(dialect) == vars(Reloader(strategy=Strategy.ANNOTATIONS, auto_all=True))
+
+
+def test_values_and_report_have_no_empty_fields():
+    made = report("reloader", deployment("stakater/reloader:1", env=ALERTS))
+    assert section(made)["kinds"][3] == {"kind": "CronJob", "restart": "run"}
+    assert "kinds: Deployment, StatefulSet, DaemonSet, CronJob (restart run), Job" in made.same
 
 
 def test_rights_that_the_settings_need_beyond_the_charts_come_with_the_values():
@@ -141,8 +159,6 @@ def test_several_that_cannot_be_carried_over_are_named_one_by_one():
 @pytest.mark.parametrize(
     ("args", "env", "label"),
     [
-        (["--auto-reload-all=true"], [], "--auto-reload-all"),
-        (["--reload-strategy=annotations"], [], "--reload-strategy"),
         (["--auto-annotation=example.org/auto"], [], "--auto-annotation"),
         (["--metrics-addr=:9999"], [], "--metrics-addr"),
         ([], [{"name": "METRICS_COUNT_BY_NAMESPACE", "value": "enabled"}], "METRICS_COUNT_BY_NAMESPACE"),

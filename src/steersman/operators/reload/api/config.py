@@ -37,10 +37,12 @@ __all__ = [
     "ReceiverConfig",
     "ReloadConfig",
     "ReloadOptions",
+    "ReloaderConfig",
     "RestartBudget",
     "ScopeConfig",
     "SourceKind",
     "SourceRef",
+    "Strategy",
     "Window",
     "WindowConfig",
     "WorkloadId",
@@ -277,6 +279,20 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
+class Strategy(StrEnum):
+    """Where Reloader writes a restart."""
+
+    ENV_VARS = "env-vars"
+    ANNOTATIONS = "annotations"
+
+
+class ReloaderConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`reload.reloader`: how the dialect of Reloader is read and written, as its flags of these names say."""
+
+    auto_reload_all: bool = False  # workloads take part without an annotation
+    reload_strategy: Strategy = Strategy.ENV_VARS  # env-vars or annotations: where a restart is written
+
+
 class ReloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of the operator, read and checked."""
 
@@ -308,6 +324,7 @@ class ReloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     ignored_namespaces: frozenset[str] = frozenset()
     namespace_selector: Selector | None = None  # only in namespaces with these labels
     webhook: WebhookConfig = WebhookConfig()  # called instead of every restart
+    reloader: ReloaderConfig = ReloaderConfig()
     reload_on_create: bool = True
     reload_on_delete: bool = False
 
@@ -360,6 +377,7 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     quiet_period: str = "5s"  # how long sources must be unchanged before a restart
     max_delay: str = ""  # 30s, or the quiet period where that is longer
     dialects: tuple[str, ...] = ("native", "xing", "shipshape")  # whose annotations are read
+    reloader: ReloaderConfig = ReloaderConfig()  # of the dialect reloader
     selectors: tuple[ScopeConfig, ...] = ()  # sources and workloads that belong together by label
     kinds: tuple[str | KindConfig, ...] = ()  # none: all built-in ones
     budget: BudgetConfig = BudgetConfig()
@@ -428,6 +446,7 @@ class ReloadConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
             budget=self._budget(),
             scopes=tuple(_scope(row, f"reload.selectors[{place}]") for place, row in enumerate(self.selectors)),
             dialects=self.dialects,
+            reloader=self.reloader,
             kinds=tuple(KindConfig(kind=row) if isinstance(row, str) else row for row in self.kinds),
             max_concurrent=self.max_concurrent,
             max_concurrent_per_namespace=self.max_concurrent_per_namespace,

@@ -45,7 +45,13 @@ class RolloutProgress(msgspec.Struct, frozen=True, gc=False):
     wanted: int = 0
 
     def __str__(self) -> str:
-        return f"{self.updated} of {self.wanted} pods updated, {self.available} available"
+        """Availability counts old pods too, so it says something about the rollout only when none are left.
+
+        >>> [str(RolloutProgress(updated=updated, available=3 - updated, wanted=2)) for updated in (1, 2)]
+        ['1 of 2 pods updated', '2 of 2 pods updated, 1 available']
+        """
+        updated = f"{self.updated} of {self.wanted} pods updated"
+        return updated if self.updated < self.wanted else f"{updated}, {self.available} available"
 
 
 DONE: Final = RolloutProgress()

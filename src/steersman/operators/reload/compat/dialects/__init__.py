@@ -30,7 +30,9 @@ NATIVE: Final = "native"
 DIALECTS: Final[Mapping[str, Callable[[ReloadOptions], Dialect]]] = {
     "shipshape": lambda options: Shipshape(options.scopes),
     "xing": lambda _: Xing(),
-    "reloader": lambda _: Reloader(),
+    "reloader": lambda options: Reloader(
+        strategy=options.reloader.reload_strategy, auto_all=options.reloader.auto_reload_all
+    ),
     "wave": lambda _: Wave(),
 }
 

@@ -28,7 +28,7 @@ from steersman.errors import FormatError
 from steersman.kube.api.durations import parse_duration
 from steersman.kube.api.times import format_time, parse_time
 from steersman.operators.reload.api.annotations import split_list
-from steersman.operators.reload.api.config import SourceKind, SourceRef
+from steersman.operators.reload.api.config import SourceKind, SourceRef, Strategy
 from steersman.operators.reload.compat.dialect import CompatAnnotations, Pause, SourceClaim
 from steersman.operators.reload.compat.dialects.hashes import ReloaderHash
 from steersman.operators.reload.compat.dialects.patterns import name_pattern, patterns_in
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.references import Reference
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["Names", "Reloader", "ReloaderVerdict", "Strategy", "variable_name", "verdict"]
+__all__ = ["Names", "Reloader", "ReloaderVerdict", "variable_name", "verdict"]
 
 EMPTY_HASH: Final = "aae45badef99284e4dae01d6046154ea9d99532f"  # what the original writes for a deleted source
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -52,13 +52,6 @@ _FOREIGN: Final = re.compile(r"[^A-Z0-9]+")
 _READ: Final = frozenset(
     {ReferenceType.ENV, ReferenceType.ENV_FROM, ReferenceType.VOLUME, ReferenceType.PROJECTED, ReferenceType.CSI}
 )
-
-
-class Strategy(StrEnum):
-    """Where a restart is written."""
-
-    ENV_VARS = "env-vars"
-    ANNOTATIONS = "annotations"
 
 
 class ReloaderVerdict(StrEnum):

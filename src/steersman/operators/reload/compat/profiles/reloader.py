@@ -13,10 +13,12 @@ from steersman.operators.reload.api.config import (
     KindConfig,
     ReceiverConfig,
     ReloadConfig,
+    ReloaderConfig,
     SourceKind,
+    Strategy,
     WebhookConfig,
 )
-from steersman.operators.reload.compat.dialects.reloader import Names, Reloader, Strategy
+from steersman.operators.reload.compat.dialects.reloader import Names, Reloader
 from steersman.operators.reload.compat.profiles.arguments import Arguments, Flag, read_arguments
 from steersman.operators.reload.compat.profiles.profile import GATHER_LIMIT, GATHER_QUIET, Logs, Profile, ProfileLease
 from steersman.operators.reload.notify.message import DEFAULT
@@ -102,10 +104,12 @@ def read_reloader(argv: Sequence[str], environ: Mapping[str, str]) -> Profile:
     if said.text("log-format") not in ("", "json"):
         raise said.wrong("log-format", f'"{said.text("log-format")}" is not a format (try json, or leave it out)')
     health = said.text("health-addr")
+    config = _config(said)
+    strategy, auto_all = config.reloader.reload_strategy, config.reloader.auto_reload_all
     return Profile(
         name="reloader",
-        config=_config(said),
-        dialects=(Reloader(strategy=_strategy(said), auto_all=said.truth("auto-reload-all"), names=_names(said)),),
+        config=config,
+        dialects=(Reloader(strategy=strategy, auto_all=auto_all, names=_names(said)),),
         listen=said.text("metrics-addr", ":9090"),
         further_listens=(health,) if health else (),
         lease=_lease(said),
@@ -126,6 +130,7 @@ def _config(said: Arguments) -> ReloadConfig:
         quiet_period=GATHER_QUIET,
         max_delay=GATHER_LIMIT,
         dialects=("reloader",),
+        reloader=ReloaderConfig(auto_reload_all=said.truth("auto-reload-all"), reload_strategy=_strategy(said)),
         kinds=_kinds(said),
         budget=BudgetConfig(restarts=0),
         namespaces=said.words("namespaces") or ((alone,) if alone else ()),

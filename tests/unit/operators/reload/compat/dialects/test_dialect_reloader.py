@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steersman.operators.reload.api.config import ReloadOptions, RestartBudget, SourceKind, SourceRef, Window
+from steersman.operators.reload.api.config import ReloadOptions, RestartBudget, SourceKind, SourceRef, Strategy, Window
 from steersman.operators.reload.compat.dialects.hashes import ReloaderHash
-from steersman.operators.reload.compat.dialects.reloader import Names, Reloader, Strategy, variable_name, verdict
+from steersman.operators.reload.compat.dialects.reloader import Names, Reloader, variable_name, verdict
 from tests.support.reload.miniature import START, World, configmap, env, env_from, secret, volume, workload
 
 CM, SECRET = SourceKind.CONFIGMAP, SourceKind.SECRET
