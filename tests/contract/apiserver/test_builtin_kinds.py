@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steersman.testing.raw_api import ApiServer, RawResponse
 
 AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
-STREAMS = {"attach", "ephemeralcontainers", "exec", "log", "portforward", "proxy", "resize"}
+STREAMS = {"attach", "exec", "log", "portforward", "proxy"}
 PODS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 DEVICE = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.org"}}
 MUTATION = {"patchType": "JSONPatch", "jsonPatch": {"expression": '[JSONPatch{op: "remove", path: "/x"}]'}}

@@ -1,9 +1,9 @@
 """From a parsed request to the function that answers it: one table of verbs, one of subresources.
 
-Answers are either a `Reply` or a `Watch`, whose bytes the listener sends as they come. `status`, `approval` and
-`finalize` are the object itself under another path; `scale` is a small object made of three of its fields; `eviction`,
-`binding` and `token` do something to it. Virtual resources (reviews, APIServices, ComponentStatuses) are answered
-without storing anything.
+Answers are either a `Reply` or a `Watch`, whose bytes the listener sends as they come. `status`, `approval`,
+`finalize`, `ephemeralcontainers` and `resize` are the object itself under another path; `scale` is a small object made
+of three of its fields; `eviction`, `binding` and `token` do something to it. Virtual resources (reviews, APIServices,
+ComponentStatuses) are answered without storing anything.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ _OBJECT: dict[str, Handler] = {"get": reads.get, "update": verbs.replace, "patch
 _SUBRESOURCES: dict[str, dict[str, Handler]] = {
     "approval": _OBJECT,
     "binding": {"create": pods.bind},
+    "ephemeralcontainers": _OBJECT,
     "eviction": {"create": pods.evict},
     "finalize": _OBJECT,
+    "resize": _OBJECT,
     "scale": {"get": scale.get_scale, "update": scale.replace_scale, "patch": scale.patch_scale},
     "status": _OBJECT,
     "token": {"create": access_reviews.issue_token},

@@ -92,8 +92,10 @@ BINDING = Kind(version="v1", kind="Binding", plural="binding")
 SUBRESOURCES: Mapping[str, Subresource] = {
     "approval": Subresource(verbs=OBJECT_VERBS),
     "binding": Subresource(verbs=("create",), kind=BINDING),
+    "ephemeralcontainers": Subresource(verbs=OBJECT_VERBS),
     "eviction": Subresource(verbs=("create",), kind=EVICTION),
     "finalize": Subresource(verbs=("update",)),
+    "resize": Subresource(verbs=OBJECT_VERBS),
     "scale": Subresource(verbs=OBJECT_VERBS, kind=SCALE),
     "status": Subresource(verbs=OBJECT_VERBS),
     "token": Subresource(verbs=("create",), kind=TOKEN),

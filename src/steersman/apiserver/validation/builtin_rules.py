@@ -26,7 +26,7 @@ from steersman.apiserver.validation.names import (
     is_port_name,
     is_port_number,
 )
-from steersman.apiserver.validation.pod_rules import pod_causes, pod_template_causes
+from steersman.apiserver.validation.pod_rules import POD_PARTS, pod_causes, pod_template_causes
 from steersman.apiserver.validation.policy_rules import policy_binding_causes, policy_causes
 from steersman.apiserver.validation.volume_rules import claim_causes, persistent_volume_causes, storage_class_causes
 from steersman.apiserver.validation.webhook_rules import webhook_configuration_causes
@@ -53,6 +53,8 @@ def kind_causes(info: ResourceInfo, obj: JSON, old: JSON | None, *, subresource:
         return certificate_request_causes(obj, old, subresource)
     if subresource == "status":
         return _status(info, obj)
+    if subresource in POD_PARTS and old is not None:
+        return POD_PARTS[subresource](obj, old)
     if info.custom is not None or subresource:
         return []
     rule = RULES.get(info.storage.qualified)

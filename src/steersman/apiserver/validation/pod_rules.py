@@ -34,7 +34,14 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.validation.field_errors import Cause
 
-__all__ = ["pod_causes", "pod_spec_causes", "pod_template_causes", "pod_warnings"]
+__all__ = [
+    "POD_PARTS",
+    "pod_causes",
+    "pod_spec_causes",
+    "pod_template_causes",
+    "pod_warnings",
+    "quality_of_service",
+]
 
 JSON = dict[str, Any]
 
@@ -45,6 +52,7 @@ _NAMES = {
     "subdomain": is_dns1123_label,
     "priorityClassName": is_dns1123_subdomain,
 }
+_NOT_EPHEMERAL = ("lifecycle", "livenessProbe", "ports", "readinessProbe", "resources", "startupProbe", "resizePolicy")
 _UPDATABLE = "images of containers, activeDeadlineSeconds, tolerations (additions) and terminationGracePeriodSeconds"
 
 
@@ -54,9 +62,12 @@ def pod_causes(obj: JSON, old: JSON | None) -> list[Cause]:
     found = list(pod_spec_causes(spec, "spec"))
     if old is not None:
         found += _update_causes(obj, old)
-    elif spec.get("nodeName") and spec.get("schedulingGates"):
+        return found
+    if spec.get("nodeName") and spec.get("schedulingGates"):
         text = "cannot be set until all schedulingGates have been cleared"
         found.append(field_errors.forbidden("spec.nodeName", text))
+    if spec.get("ephemeralContainers"):
+        found.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     return found
 
 
@@ -65,7 +76,11 @@ def pod_template_causes(template: JSON, path: str) -> list[Cause]:
     metadata = template.get("metadata") or {}
     found = label_causes(metadata.get("labels"), f"{path}.labels")
     found += annotation_causes(metadata.get("annotations") or {}, f"{path}.annotations")
-    return [*found, *pod_spec_causes(template.get("spec") or {}, f"{path}.spec")]
+    spec = template.get("spec") or {}
+    if spec.get("ephemeralContainers"):
+        text = "ephemeral containers not allowed in pod template"
+        found.append(field_errors.forbidden(f"{path}.spec.ephemeralContainers", text))
+    return [*found, *pod_spec_causes(spec, f"{path}.spec")]
 
 
 def pod_spec_causes(spec: JSON, path: str) -> Iterator[Cause]:
@@ -88,6 +103,7 @@ def pod_spec_causes(spec: JSON, path: str) -> Iterator[Cause]:
                 yield from _runs_once(container, where)
             else:
                 yield from handler_causes(container, where, grace)
+    yield from _ephemeral_containers(spec, f"{path}.ephemeralContainers", volumes, taken)
     yield from field_errors.enum_causes(spec, "core.v1.PodSpec", path, "restartPolicy", "dnsPolicy")
     yield from label_causes(spec.get("nodeSelector"), f"{path}.nodeSelector")
     yield from toleration_causes(spec.get("tolerations") or [], f"{path}.tolerations")
@@ -98,6 +114,22 @@ def pod_spec_causes(spec: JSON, path: str) -> Iterator[Cause]:
     for field, rule in _NAMES.items():
         if value := spec.get(field):
             yield from (field_errors.invalid(f"{path}.{field}", value, text) for text in rule(value))
+
+
+def _ephemeral_containers(spec: JSON, path: str, volumes: set[str], taken: set[str]) -> Iterator[Cause]:
+    """They run beside the others, for a person who looks for an error: without ports, probes and resources."""
+    others = set(taken)
+    for at, container in enumerate(spec.get("ephemeralContainers") or ()):
+        where, name, target = f"{path}[{at}]", container.get("name", ""), container.get("targetContainerName")
+        yield from _container(container, where, volumes)
+        if name in taken:
+            yield field_errors.duplicate(f"{where}.name", name)
+        taken.add(name)
+        if target and target not in others:
+            yield field_errors.not_found(f"{where}.targetContainerName", target)
+        for field in _NOT_EPHEMERAL:
+            if container.get(field):
+                yield field_errors.forbidden(f"{where}.{field}", "cannot be set for an Ephemeral Container")
 
 
 def _runs_once(container: JSON, path: str) -> Iterator[Cause]:
@@ -282,6 +314,72 @@ def _update_causes(obj: JSON, old: JSON) -> list[Cause]:
     if masked != before:
         found.append(field_errors.forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}"))
     return found
+
+
+def ephemeral_causes(obj: JSON, old: JSON) -> list[Cause]:
+    """Ephemeral containers are only ever added."""
+    path = "spec.ephemeralContainers"
+    wanted = {container.get("name"): container for container in obj["spec"].get("ephemeralContainers") or ()}
+    found = list(pod_spec_causes(obj["spec"], "spec"))
+    for container in old["spec"].get("ephemeralContainers") or ():
+        if (new := wanted.get(container["name"])) != container:
+            verb = "removed" if new is None else "changed"
+            text = f'existing ephemeral containers "{container["name"]}" may not be {verb}'
+            found.append(field_errors.forbidden(path, text))
+    return found
+
+
+def resize_causes(obj: JSON, old: JSON) -> list[Cause]:
+    """CPU and memory of a pod may change, as long as nothing is removed and its quality of service stays."""
+    spec, before = obj["spec"], old["spec"]
+    found = list(pod_spec_causes(spec, "spec"))
+    status = old.get("status") or {}
+    quality = status.get("qosClass") or quality_of_service(before)
+    if quality_of_service(spec) != quality:
+        text = "Pod QOS Class may not change as a result of resizing"
+        found.append(field_errors.invalid("spec", quality, text))
+    running = [
+        item for item in (old.get("status") or {}).get("containerStatuses") or () if item["state"].get("running")
+    ]
+    if running and running[0].get("resources") is None:
+        found.append(field_errors.forbidden("spec", "Pod running on node without support for resize"))
+    others = False
+    for kind in ("containers", "initContainers"):
+        for at, (new, was) in enumerate(zip(spec.get(kind) or (), before.get(kind) or (), strict=True)):
+            for part in ("requests", "limits"):
+                amounts, known = ((item.get("resources") or {}).get(part) or {} for item in (new, was))
+                if known.keys() - amounts.keys():
+                    where = f"spec.{kind}[{at}].resources.{part}"
+                    found.append(field_errors.forbidden(where, f"resource {part} cannot be removed"))
+                changed = {name for name in amounts.keys() | known.keys() if amounts.get(name) != known.get(name)}
+                once = kind == "initContainers" and was.get("restartPolicy") != "Always"
+                others = others or bool(changed if once else changed - {"cpu", "memory"})
+            others = others or new.get("resizePolicy") != was.get("resizePolicy")
+    if others:
+        found.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable"))
+    return found
+
+
+POD_PARTS = {"ephemeralcontainers": ephemeral_causes, "resize": resize_causes}
+
+
+def quality_of_service(spec: JSON) -> str:
+    """Guaranteed when every container limits what it requests, BestEffort when none says anything."""
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    requests: list[tuple[Any, Any]] = []
+    guaranteed = bool(containers)
+    for container in containers:
+        resources = container.get("resources") or {}
+        limits, wanted = resources.get("limits") or {}, resources.get("requests") or {}
+        for name in ("cpu", "memory"):
+            pair = (wanted.get(name, limits.get(name)), limits.get(name))
+            if pair != (None, None):
+                requests.append(pair)
+            if pair[1] in (None, "0") or pair[0] != pair[1]:
+                guaranteed = False
+    if not any(value not in (None, "0") for pair in requests for value in pair):
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
 
 
 # Where the kinds that make pods keep the template of them.

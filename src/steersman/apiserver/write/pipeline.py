@@ -183,6 +183,7 @@ def change(
 ) -> Record:
     """Store `obj`, in `info`'s version, over `existing`; the record that answers the request."""
     old = in_version(info, existing.obj)
+    obj = strategy.for_pod_subresource(obj, old, subresource)
     if not tracked:
         obj = _tracked(api, info, old, obj, options, subresource)
     chain = api.admission if subresource != "scale" else None  # webhooks are asked about the Scale
@@ -196,6 +197,7 @@ def change(
     elif subresource == "finalize":
         obj = {**obj, "status": old.get("status", {})}
     else:
+        obj = strategy.for_pod_subresource(obj, old, subresource)
         obj = strategy.for_update(info, obj, old)
         obj = admission.allocate(api, info, obj, old, dry_run=options.dry_run)
         generation = info.next_generation(old, obj)
@@ -205,7 +207,8 @@ def change(
         raise status_errors.invalid(info.kind, old["metadata"]["name"], causes)
     warnings += strategy.update_warnings(info, obj, old)
     if subresource != "scale":
-        _check_admitted(api, info, obj, old, options, limited=info.kind.namespaced and not subresource)
+        limited = info.kind.namespaced and subresource in {"", "resize"}
+        _check_admitted(api, info, obj, old, options, limited=limited)
     stored = keep_times(existing.obj, _ordered(to_storage(info, obj)))
     if deletion.finished(info, stored):
         return deletion.finish(api, info, existing, stored, dry_run=options.dry_run)

@@ -16,7 +16,7 @@ from steersman.apiserver.resources.conform import at_rest, zero
 from steersman.apiserver.resources.defaults import TEMPLATE_GENERATION
 from steersman.apiserver.resources.schema import STATUS_RESETS
 from steersman.apiserver.validation.metadata_rules import finalizer_warnings
-from steersman.apiserver.validation.pod_rules import pod_warnings
+from steersman.apiserver.validation.pod_rules import pod_warnings, quality_of_service
 from steersman.apiserver.write import certificate_requests
 
 if TYPE_CHECKING:
@@ -86,6 +86,28 @@ def for_update(info: ResourceInfo, obj: JSON, old: JSON) -> JSON:
     return obj if info.custom is not None else at_rest(info.schema, obj)
 
 
+def for_pod_subresource(obj: JSON, old: JSON, subresource: str) -> JSON:
+    """What `ephemeralcontainers` and `resize` of a pod take of a write; other writes are taken as they are."""
+    if subresource == "ephemeralcontainers":
+        spec = _with(old["spec"], "ephemeralContainers", obj["spec"].get("ephemeralContainers"))
+    elif subresource == "resize":
+        spec = {**old["spec"], **{kind: _resized(obj, old, kind) for kind in _CONTAINERS if kind in old["spec"]}}
+    else:
+        return obj
+    kept = {key: obj["metadata"][key] for key in _IDENTITY if key in obj["metadata"]}
+    return {**old, "metadata": {**old["metadata"], **kept}, "spec": spec}
+
+
+def _resized(obj: JSON, old: JSON, kind: str) -> list[JSON]:
+    wanted = {container.get("name"): container for container in obj["spec"].get(kind) or ()}
+    return [
+        _with(_with(was, "resources", new.get("resources")), "resizePolicy", new.get("resizePolicy"))
+        if (new := wanted.get(was["name"])) is not None
+        else was
+        for was in old["spec"][kind]
+    ]
+
+
 def for_status_update(info: ResourceInfo, obj: JSON, old: JSON, now: str) -> JSON:
     """What an update of the status stores: everything else is left alone, except some metadata of built-in kinds."""
     if info.custom is not None:
@@ -127,7 +149,7 @@ def _namespace(obj: JSON, now: str) -> JSON:  # noqa: ARG001  every row has the 
 
 
 def _pod(obj: JSON, now: str) -> JSON:  # noqa: ARG001
-    return {**obj, "status": {"phase": "Pending", "qosClass": _quality_of_service(obj.get("spec") or {})}}
+    return {**obj, "status": {"phase": "Pending", "qosClass": quality_of_service(obj.get("spec") or {})}}
 
 
 def _volume(obj: JSON, now: str) -> JSON:
@@ -184,25 +206,8 @@ def _definition(obj: JSON, now: str) -> JSON:  # noqa: ARG001
     return {**obj, "status": store_versions(obj, empty)}
 
 
-def _quality_of_service(spec: JSON) -> str:
-    """Guaranteed when every container limits what it requests, BestEffort when none says anything."""
-    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    requests: list[tuple[Any, Any]] = []
-    guaranteed = bool(containers)
-    for container in containers:
-        resources = container.get("resources") or {}
-        limits, wanted = resources.get("limits") or {}, resources.get("requests") or {}
-        for name in ("cpu", "memory"):
-            pair = (wanted.get(name, limits.get(name)), limits.get(name))
-            if pair != (None, None):
-                requests.append(pair)
-            if pair[1] in (None, "0") or pair[0] != pair[1]:
-                guaranteed = False
-    if not any(value not in (None, "0") for pair in requests for value in pair):
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
+_CONTAINERS = ("containers", "initContainers")
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion", "managedFields")  # what a write of a part of a pod may say
 _STATUS_ON_CREATE = {"Node"}  # may bring its status along
 _CREATE: dict[str, Callable[[JSON, str], JSON]] = {
     "namespaces": _namespace,
