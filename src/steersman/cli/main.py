@@ -50,6 +50,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "rbac": ("steersman.cli.install.rbac", "Print the RBAC rules of operators, or of controllers in a file."),
         "webhooks": ("steersman.cli.install.webhooks", "Print the webhook configurations of a Python file."),
         "migrate": ("steersman.cli.migrate.commands", "Check what a migration from another controller changes."),
+        "migrate-storage": (
+            "steersman.cli.install.migrate_storage",
+            "Store all objects of custom kinds in their storage version.",
+        ),
         "completion": ("steersman.cli.completion", "Print the completion script of a shell."),
         "version": ("steersman.cli.version", "Print the version of Steersman, of Python and of the cluster."),
     },

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from steersman.testing.programs import Program
     from steersman.testing.raw_api import ApiServer, RawApi
     from steersman.testing.request_log import RequestLog
+    from steersman.testing.round_trips import assert_round_trips, objects_of
     from steersman.testing.service_accounts import client_as
     from steersman.testing.waiting import eventually
 
@@ -45,8 +46,10 @@ __all__ = [
     "RawApi",
     "RequestLog",
     "VirtualClock",
+    "assert_round_trips",
     "client_as",
     "eventually",
+    "objects_of",
     "running",
     "running_least_privilege",
     "settle",
@@ -61,13 +64,16 @@ _MODULES = (
     "programs",
     "controller_session",
     "service_accounts",
+    "controlplane.audit_log",
+    "controlplane.binaries",
+    "controlplane.launcher",
+    "round_trips",  # the last: it loads Hypothesis
 )
-_CONTROL_PLANE = ("controlplane.audit_log", "controlplane.binaries", "controlplane.launcher")
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        for module in (*_MODULES, *_CONTROL_PLANE):
+        for module in _MODULES:
             found = importlib.import_module(f"{__name__}.{module}")
             if name in found.__all__:
                 globals()[name] = value = getattr(found, name)

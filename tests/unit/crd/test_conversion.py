@@ -169,7 +169,7 @@ def test_the_example_of_the_documentation_works():
     page = Path(__file__).parents[3] / "docs" / "concepts" / "crds.md"
     (block,) = [block for block in blocks_of(page, page.parents[2]) if "hub=" in block.text]
     shown: dict[str, Any] = {"sm": sm}
-    exec(block.text, shown)
+    exec(compile(block.text, page, "exec", dont_inherit=True), shown)
     hub, spoke = shown["Site"], shown["SiteV1"]
     made = convert([spoke, hub], rope("v1", host="a.example.org") | {"kind": "Site"}, "example.org/v2")
     assert made["spec"] == {"hosts": ["a.example.org"]}

@@ -1,1 +1,1 @@
-"""Commands that print what an installation needs: CRDs, RBAC, manifests, webhooks."""
+"""Commands that print what an installation needs: CRDs, RBAC, manifests, webhooks; and one that migrates storage."""
