@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 import steersman as sm
-from steersman.kube.api.types import JobCondition, JobStatus, UserInfo
+from steersman.kube.api.types import JobCondition, JobStatus
 from steersman.testing import VirtualClock, eventually, running_least_privilege
 
 NIGHT = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
@@ -47,16 +47,14 @@ def test_as_many_jobs_as_archives_are_kept_and_the_newest_says_how_it_is_going(e
 
 
 @pytest.mark.parametrize("wrong", [{"schedule": "0 25 * * *"}, {"schedule": "0 0 31 2 *"}, {"time_zone": "Mars"}])
-async def test_a_schedule_that_never_comes_is_refused(example, wrong):
-    asked = {"operation": "CREATE", "name": "db", "namespace": "shop", "dry_run": False, "subresource": "", "old": None}
-    request = sm.AdmissionRequest(**asked, user=UserInfo(), new=backup(example, **wrong))
-    with pytest.raises(sm.Denied, match=r"spec\.schedule: never comes"):
-        await example.schedules_can_be_read.function(request)
+async def test_a_schedule_that_never_comes_is_refused(installed, review, cluster, namespace, wrong):
+    assert "spec.schedule: never comes" in await review(backup(installed, namespace, **wrong))
+    assert not await review(backup(installed, namespace))
 
 
 async def test_a_backup_runs_by_the_clock_and_removes_its_archives_first(installed, client, cluster, namespace):
     made = await client.create(backup(installed, namespace, schedule="*/5 * * * *", on_delete="Delete"))
-    clock = VirtualClock(time=made.created.timestamp())
+    clock, told = VirtualClock(time=made.created.timestamp()), set()
 
     async def newest(count):
         await clock.advance(60)
@@ -64,13 +62,15 @@ async def test_a_backup_runs_by_the_clock_and_removes_its_archives_first(install
         return names[-1] if len(names) == count else None
 
     async def reports(*wanted):
-        backups = (await client.list(installed.Backup, namespace=namespace)).items
-        return [row.message for live in backups for row in live.status.conditions or ()] == list(wanted)
+        backups, events = [await client.list(kind, namespace=namespace) for kind in (installed.Backup, sm.Event)]
+        messages = [row.message for live in backups.items for row in live.status.conditions or ()]
+        return messages == list(wanted) and {f"{event.reason} {event.message}" for event in events.items} == told
 
     async with running_least_privilege(cluster, installed.controllers()[0], namespace=namespace, clock=clock):
         for count in (1, 2):
             name = await eventually(lambda count=count: newest(count))
             await client.patch(sm.Job, name, {"status": COMPLETE}, namespace=namespace, subresource="status")
+            told |= {f"Started job/{name}", f"Archived job/{name}"}
             await eventually(lambda name=name: reports(f"job/{name}"))
         await client.delete(installed.Backup, "db", namespace=namespace)
         assert await eventually(lambda: newest(3)) == "db-cleanup"

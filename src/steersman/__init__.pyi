@@ -173,7 +173,18 @@ from steersman.kube.api.types.core import (
 from steersman.kube.api.types.networking import NetworkPolicy as NetworkPolicy
 from steersman.kube.api.types.pods import Pod as Pod
 from steersman.kube.client.client import Client as Client
-from steersman.kube.client.pod_streams import ExecResult as ExecResult
+from steersman.kube.client.pod_streams import (
+    ExecResult as ExecResult,
+)
+from steersman.kube.client.pod_streams import (
+    ExecStream as ExecStream,
+)
+from steersman.kube.client.pod_streams import (
+    LogOptions as LogOptions,
+)
+from steersman.kube.client.pod_streams import (
+    PortForward as PortForward,
+)
 from steersman.kube.config.kubeconfig import load_config as load_config
 from steersman.kube.transport.server_warnings import ServerWarning as ServerWarning
 from steersman.kube.transport.server_warnings import collect_warnings as collect_warnings

@@ -18,7 +18,7 @@ def test_every_listing_is_a_part_of_a_file():
     files = "\n".join(re.sub(r"^ +", "", path.read_text(), flags=re.MULTILINE) for path in SOURCES)
     page = (ROOT / "docs" / "backup.md").read_text()
     listings = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(listings) == 9
+    assert len(listings) == 10
     for listing in listings:
         assert re.sub(r"^ +", "", textwrap.dedent(listing), flags=re.MULTILINE) in files, listing
 

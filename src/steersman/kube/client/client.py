@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from steersman.kube.api.field_selectors import FieldSelector
     from steersman.kube.api.gvk import Kind
@@ -320,44 +320,15 @@ class Client(Reader):
         options = _delete_options(uid, None, None, grace_period_seconds, dry_run)
         await subresources.evict(self, name, options, namespace=namespace)
 
-    async def logs(
-        self,
-        name: str,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        previous: bool = False,
-        since_seconds: int | None = None,
-        tail_lines: int | None = None,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
-    ) -> str:
+    async def logs(self, name: str, *, namespace: str | None = None, **options: Unpack[pod_streams.LogOptions]) -> str:
         """The log of a container so far; `previous` is the one before it was restarted."""
-        params = pod_streams.log_params(
-            container=container,
-            previous=previous,
-            since_seconds=since_seconds,
-            tail_lines=tail_lines,
-            timestamps=timestamps,
-            limit_bytes=limit_bytes,
-        )
-        return await pod_streams.logs(self, name, namespace, params)
+        return await pod_streams.logs(self, name, namespace, pod_streams.log_params(**options))
 
     def follow_logs(
-        self,
-        name: str,
-        *,
-        namespace: str | None = None,
-        container: str | None = None,
-        since_seconds: int | None = None,
-        tail_lines: int | None = None,
-        timestamps: bool = False,
+        self, name: str, *, namespace: str | None = None, **options: Unpack[pod_streams.LogOptions]
     ) -> AbstractAsyncContextManager[pod_streams.LogLines]:
         """The lines of a log as they come, until the container ends: `async with … as lines`."""
-        params = pod_streams.log_params(
-            container=container, since_seconds=since_seconds, tail_lines=tail_lines, timestamps=timestamps
-        )
-        return pod_streams.follow_logs(self, name, namespace, params)
+        return pod_streams.follow_logs(self, name, namespace, pod_streams.log_params(**options))
 
     async def exec(
         self,

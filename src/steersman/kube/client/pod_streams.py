@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import aiohttp
 import msgspec
@@ -41,6 +41,7 @@ __all__ = [
     "ExecResult",
     "ExecStream",
     "LogLines",
+    "LogOptions",
     "PodConnection",
     "PortForward",
     "follow_logs",
@@ -67,6 +68,17 @@ _PODS: Final = Kind(version="v1", kind="Pod", plural="pods")
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 
+class LogOptions(TypedDict, total=False):
+    """Which part of a log, by the names kubectl has for it."""
+
+    container: str | None
+    previous: bool  # the log of the container before it was restarted
+    since_seconds: int | None
+    tail_lines: int | None
+    timestamps: bool
+    limit_bytes: int | None
+
+
 def log_params(
     *,
     container: str | None = None,
@@ -76,7 +88,7 @@ def log_params(
     timestamps: bool = False,
     limit_bytes: int | None = None,
 ) -> dict[str, str]:
-    """The parameters of a request for logs, by the names kubectl has for them."""
+    """The parameters of a request for logs with `LogOptions`."""
     return query(
         container=container,
         previous="true" if previous else None,

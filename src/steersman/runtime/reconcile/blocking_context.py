@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from steersman.runtime.daemon_thread import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from steersman.kube.client.pod_streams import PortForward
+    from steersman.kube.client.pod_streams import LogOptions, PortForward
     from steersman.runtime.reconcile.context import ClusterContext, Context
 
 __all__ = ["BlockingContext", "run_blocking"]
@@ -88,7 +88,7 @@ class _BlockingCluster:
     def remove_finalizer(self, obj: Any, name: str) -> None:
         self._run.wait(self._context.remove_finalizer(obj, name))
 
-    def logs(self, pod: Any, **options: Any) -> str:
+    def logs(self, pod: Any, **options: Unpack[LogOptions]) -> str:
         return str(self._run.wait(self._context.logs(pod, **options)))
 
     def exec(self, pod: Any, command: Sequence[str], **options: Any) -> Any:

@@ -40,13 +40,14 @@ from steersman.runtime.reconcile.status_patch import as_conditions, conditions_o
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
+    from typing import Unpack
 
     import structlog.typing
 
     from steersman.cache.interfaces import InformerFactory
     from steersman.clock import Clock
     from steersman.kube.client.client import Client
-    from steersman.kube.client.pod_streams import ExecResult, PortForward
+    from steersman.kube.client.pod_streams import ExecResult, LogOptions, PortForward
     from steersman.runtime.manager.cluster import Cluster, ClusterSnapshot
     from steersman.runtime.reconcile.conditions import Status
     from steersman.runtime.reconcile.object_memory import ObjectMemories
@@ -289,8 +290,8 @@ class ClusterContext:
         if is_gone:
             self.cache.record_delete(self._target_of(obj), ref_of(obj), uid_of(obj))
 
-    async def logs(self, pod: Object, **options: Any) -> str:
-        """The log of a container of `pod` so far; `options` are those of `Client.logs`."""
+    async def logs(self, pod: Object, **options: Unpack[LogOptions]) -> str:
+        """The log of a container of `pod` so far."""
         ref = ref_of(pod)
         return await self.client.logs(ref.name, namespace=ref.namespace, **options)
 
