@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Install": {
         "manifests": ("steersman.cli.install.manifests", "Print the manifests of an installation, without Helm."),
+        "chart": ("steersman.cli.install.chart", "Write a Helm chart for the operator in a Python file."),
         "crds": ("steersman.cli.install.crds", "Print the CustomResourceDefinitions of operators or of a Python file."),
         "rbac": ("steersman.cli.install.rbac", "Print the RBAC rules of operators, or of controllers in a file."),
         "webhooks": ("steersman.cli.install.webhooks", "Print the webhook configurations of a Python file."),

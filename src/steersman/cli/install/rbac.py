@@ -12,6 +12,7 @@ from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from steersman.operators import Operator
     from steersman.runtime.rbac import Permissions
@@ -81,6 +82,7 @@ def command(
     """
     from steersman.cli.config import load_settings
     from steersman.cli.install.webhooks import default_name
+    from steersman.cli.python_files import load_python
     from steersman.operators import permissions_of
 
     if files and operators:
@@ -90,7 +92,7 @@ def command(
     name = name or (default_name(files) if files else "steersman")
     namespace = namespace or ("default" if files else "steersman")
     if files:
-        rights, unread = file_permissions(files, name, shard=shard, cluster=cluster)
+        rights, unread = file_permissions([load_python(file) for file in files], name, shard=shard, cluster=cluster)
         lease = "" if shard or cluster else name if lease is None else lease
     else:
         rights, unread = permissions_of(configured_operators(operators, config)), []
@@ -103,19 +105,20 @@ def command(
 
 
 def file_permissions(
-    files: Sequence[str], name: str, *, shard: bool = False, cluster: str = ""
+    modules: Sequence[ModuleType], name: str, *, shard: bool = False, cluster: str = ""
 ) -> tuple[Permissions, list[str]]:
-    """The rights of the controllers and webhooks in files, and a line for each call that cannot be read."""
+    """The rights of the controllers and webhooks in modules, and a line for each call that cannot be read."""
     from steersman.cli.install.webhooks import webhook_permissions
-    from steersman.cli.python_files import controllers_in, hooks_in, load_python
+    from steersman.cli.python_files import controllers_in, hooks_in
     from steersman.runtime.controller.permissions import derive_rules
     from steersman.runtime.rbac import Permissions, shard_rules
 
-    modules = [load_python(file) for file in files]
     controllers = [controller for module in modules for controller in controllers_in(module)]
     hooks = [] if cluster else hooks_in(modules)
     if not controllers and not hooks:
-        raise ConfigError("defines neither a controller nor a webhook", where=", ".join(files))
+        raise ConfigError(
+            "defines neither a controller nor a webhook", where=", ".join(str(module.__file__) for module in modules)
+        )
     derived = derive_rules(controllers, cluster=cluster)
     rights = derived.permissions()
     hooked = webhook_permissions(name, hooks) if hooks else Permissions()

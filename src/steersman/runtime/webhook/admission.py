@@ -147,10 +147,11 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """Where the API server finds it."""
+        """Where the API server finds it; that of a Service may have no underscore."""
         kind = self.kind
         verb = "mutate" if self.mutating else "validate"
-        return f"/{verb}/{kind.group or 'core'}/{kind.version}/{kind.plural}/{self.function.__name__}"
+        function = self.function.__name__.replace("_", "-").strip("-").lower()
+        return f"/{verb}/{kind.group or 'core'}/{kind.version}/{kind.plural}/{function}"
 
     @property
     def name(self) -> str:

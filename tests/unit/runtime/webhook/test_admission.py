@@ -207,7 +207,7 @@ async def test_what_is_not_a_review_is_refused(body):
 
 
 def test_paths_and_names_say_what_a_hook_is_about():
-    assert no_latest.path == "/validate/example.org/v1/apps/no_latest"
+    assert no_latest.path == "/validate/example.org/v1/apps/no-latest"
     assert no_latest.name == "no-latest.apps.example.org"
     assert at_least_two.path.startswith("/mutate/")
 
