@@ -220,13 +220,13 @@ async def storm(results: Results, sources: int, workloads: int, seconds: float) 
         for name in names:
             await create(api, CONFIGMAPS, {"metadata": {"name": name}, "data": {"mode": "0"}})
         await each(workloads, lambda n: create(api, DEPLOYMENTS, deployment(f"web-{n:04}", names)), at_once=8)
-        async with operator(plane, AS_IT_COMES):
+        async with operator(plane, AS_IT_COMES) as child:
 
             async def seeded() -> bool:
                 return min(await restarts(api)) == 0
 
             await eventually(seeded, "all are seeded")
-            edits, began = 0, time.monotonic()
+            edits, began, cpu = 0, time.monotonic(), child.usage().cpu
             while time.monotonic() - began < seconds:
                 edits += 1
                 await api.patch(f"{CONFIGMAPS}/{names[edits % sources]}", {"data": {"mode": str(edits)}})
@@ -241,11 +241,12 @@ async def storm(results: Results, sources: int, workloads: int, seconds: float) 
                 return len(states) == 1 and b"null" not in states
 
             await eventually(converged, "all run the last edit")
-            late = time.monotonic() - ended
+            late, cpu = time.monotonic() - ended, child.usage().cpu - cpu
             most = max(await restarts(api))
-    results.add(name=f"{sources} sources, {edits} edits in {seconds:.0f} s", seconds=late, rollouts=most)
+    results.add(name=f"{sources} sources, {edits} edits in {seconds:.0f} s", seconds=late, rollouts=most, cpu=cpu)
     results.bar("rollouts per workload in a storm", most, math.ceil(seconds / MAX_DELAY) + 1)
     results.bar("seconds from the last edit to convergence", late, MAX_DELAY + 1)
+    results.bar("CPU seconds of a storm, until convergence", cpu, 1.5)
 
 
 async def memory(results: Results, count: int, size: int) -> None:
