@@ -65,7 +65,7 @@ def configured_operators(names: str, config: Path | None) -> list[tuple[Operator
 
     settings = load_settings(config)
     chosen = names_in(names) or settings.operators or sorted(OPERATORS)
-    return [(load_operator(name), settings.sections.get(name)) for name in chosen]
+    return [(load_operator(name), settings.sections[name]) for name in chosen]
 
 
 def print_manifests(manifests: list[dict[str, Any]], output: str) -> None:
