@@ -1,7 +1,8 @@
 """Runs the benchmarks: `python -m bench` all of them, `python -m bench NAME…` those named.
 
 A benchmark is a script `bench/bench_NAME.py` that prints a table and fails when a promise it measures is broken. What
-follows `--` are its own options: `python -m bench sync -- --objects 2000 --runs 1`.
+follows `--` are its own options: `python -m bench sync -- --objects 2000 --runs 1`. `--compare OLD.json`, a result file
+of an earlier run, runs that benchmark and prints old, new and their ratio for every figure.
 """
 
 from __future__ import annotations
@@ -11,6 +12,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.figures import compare, comparison
+
+RESULTS = Path(__file__).parent / "results"
 
 # On two quiet cores, with everything installed and compiled; the first run of a benchmark does that too.
 TAKES = {
@@ -32,17 +40,32 @@ def main(arguments: list[str]) -> int:
     """Run one after the other, so that none disturbs another; return 1 when one failed."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     names, options = arguments[:at], arguments[at + 1 :]
+    old: dict[str, Any] | None = None
+    if "--compare" in names:
+        place = names.index("--compare")
+        try:  # read now: it may be the file that the run writes
+            old = msgspec.json.decode(Path(names[place + 1]).read_bytes())
+            names = [str(old["name"])]
+        except (IndexError, OSError, KeyError, TypeError, msgspec.DecodeError) as error:
+            print(f"error: --compare needs a result file such as bench/results/queue.json ({error})", file=sys.stderr)
+            return 2
     known = {path.stem.removeprefix("bench_"): path for path in sorted(Path(__file__).parent.glob("bench_*.py"))}
     if unknown := set(names) - set(known):
         print(f"error: no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
     around = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # for tests.support
-    failed = 0
+    failed, began = 0, time.time()
     for name in names or known:
         print(f"== {name} (takes about {TAKES.get(name, 'a minute')})", flush=True)
         started = time.monotonic()
         failed += subprocess.run([sys.executable, known[name], *options], env=around, check=False).returncode != 0
         print(f"== {name} took {time.monotonic() - started:.0f} s", flush=True)
+    if old is not None:
+        written = RESULTS / f"{old['name']}.json"
+        if not written.exists() or written.stat().st_mtime < began:
+            print(f"error: the run wrote no {written.name}, so there is nothing to compare", file=sys.stderr)
+            return 1
+        print(comparison(compare(old, msgspec.json.decode(written.read_bytes()))))
     return int(failed > 0)
 
 

@@ -1,7 +1,6 @@
 """What the work queue costs: adding, taking and finishing keys, and waiting for many of them.
 
-A size is measured by the median of several runs, and growth by the cost per operation at the largest size over that at
-the smallest: 1 is linear, and n log n gives log(largest)/log(smallest).
+A size is measured by several runs, and growth by the exponent that fits the sizes n, 2n, 4n and 8n: 1 is linear.
 """
 
 from __future__ import annotations
@@ -9,13 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import math
-import statistics
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from contenders import OURS
+from figures import Spread, growth_exponent
 from results import Results
 
 from steersman.kube.api.gvk import NamespacedName
@@ -68,13 +66,13 @@ async def delayed(count: int) -> float:
     return time.process_time() - started
 
 
-def measured(case: Callable[[int], Awaitable[float]], count: int, runs: int) -> float:
+def measured(case: Callable[[int], Awaitable[float]], count: int, runs: int) -> Spread:
     """Microseconds per key."""
     times = []
     for _ in range(runs):
         gc.collect()
         times.append(asyncio.run(_run(case, count)))
-    return statistics.median(times) / count * 1e6
+    return Spread.of(seconds / count * 1e6 for seconds in times)
 
 
 async def _run(case: Callable[[int], Awaitable[float]], count: int) -> float:
@@ -92,8 +90,9 @@ def main() -> int:
         "queue",
         "The work queue",
         "CPU per key for its whole way: added, taken, finished. Keys are spread over 100 namespaces, which take turns. "
-        f"The median of {options.runs} runs; growth is the cost per key against the smallest size of the same case.",
-        {"name": "case", "cost": "µs per key", "keys": "keys", "growth": "growth"},
+        f"The median of {options.runs} runs, with the fastest and the slowest; the exponent is that of the curve that "
+        "fits all sizes of a case.",
+        {"name": "case", "cost": "µs per key", "low": "fastest", "high": "slowest", "exponent": "exponent"},
     )
     results.versions = {OURS.name: OURS.version()}
     cases: list[tuple[str, Callable[[int], Awaitable[float]], int]] = [
@@ -102,13 +101,13 @@ def main() -> int:
         ("delayed, each by another time", delayed, options.delayed),
     ]
     for name, case, largest in cases:
-        first = None
-        for count in (largest // 100, largest // 10, largest):
-            cost = measured(case, count, options.runs)
-            first = first or cost
-            results.add(name=f"{name}: {count:,}", cost=cost, keys=count, growth=cost / first)
-        allowed = math.log(largest) / math.log(largest // 100)
-        results.bar(f"growth of '{name}', against n log n with 50 % for caches", cost / first, 1.5 * allowed)
+        sizes = [largest // 8, largest // 4, largest // 2, largest]
+        costs = [measured(case, count, options.runs) for count in sizes]
+        exponent = growth_exponent(sizes, [cost.middle * count for cost, count in zip(costs, sizes, strict=True)])
+        for count, cost in zip(sizes, costs, strict=True):
+            fitted = exponent if count == largest else None
+            results.add(name=f"{name}: {count:,}", cost=cost.middle, low=cost.low, high=cost.high, exponent=fitted)
+        results.bar(f"exponent of '{name}': n log n, and what larger sizes cost in caches", exponent, 1.2)
     return results.finish()
 
 

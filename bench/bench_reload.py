@@ -6,7 +6,8 @@ no-op      an edit of the ConfigMap's metadata: no request
 idle       rollouts are over and nothing happens: nothing but watches (and a Lease) is renewed
 stuck      rollouts that never end: how often pods are listed to find out why
 storm      many sources edited without pause: rollouts bounded by the window, converged soon after the last edit
-memory     thousands of large Secrets that nobody uses
+empty      a cluster without workloads
+memory     thousands of large Secrets that no workload uses, beside many Deployments
 """
 
 from __future__ import annotations
@@ -220,13 +221,13 @@ async def storm(results: Results, sources: int, workloads: int, seconds: float) 
         for name in names:
             await create(api, CONFIGMAPS, {"metadata": {"name": name}, "data": {"mode": "0"}})
         await each(workloads, lambda n: create(api, DEPLOYMENTS, deployment(f"web-{n:04}", names)), at_once=8)
-        async with operator(plane, AS_IT_COMES):
+        async with operator(plane, AS_IT_COMES) as child:
 
             async def seeded() -> bool:
                 return min(await restarts(api)) == 0
 
             await eventually(seeded, "all are seeded")
-            edits, began = 0, time.monotonic()
+            edits, began, cpu = 0, time.monotonic(), child.usage().cpu
             while time.monotonic() - began < seconds:
                 edits += 1
                 await api.patch(f"{CONFIGMAPS}/{names[edits % sources]}", {"data": {"mode": str(edits)}})
@@ -241,20 +242,35 @@ async def storm(results: Results, sources: int, workloads: int, seconds: float) 
                 return len(states) == 1 and b"null" not in states
 
             await eventually(converged, "all run the last edit")
-            late = time.monotonic() - ended
+            late, cpu = time.monotonic() - ended, child.usage().cpu - cpu
             most = max(await restarts(api))
-    results.add(name=f"{sources} sources, {edits} edits in {seconds:.0f} s", seconds=late, rollouts=most)
+    results.add(name=f"{sources} sources, {edits} edits in {seconds:.0f} s", seconds=late, rollouts=most, cpu=cpu)
     results.bar("rollouts per workload in a storm", most, math.ceil(seconds / MAX_DELAY) + 1)
     results.bar("seconds from the last edit to convergence", late, MAX_DELAY + 1)
+    results.bar("CPU seconds of a storm, until convergence", cpu, 1.5)
 
 
-async def memory(results: Results, count: int, size: int) -> None:
-    """Secrets that nobody uses."""
+async def empty(results: Results) -> None:
+    """Nothing to do."""
+    async with ControlPlane() as plane, operator(plane, "") as child:
+
+        async def watches() -> bool:
+            return plane.audit.count(user_agent=OURS, verb="watch", resource="deployments") > 0
+
+        await eventually(watches, "Deployments are watched")
+        await asyncio.sleep(10)
+        used = child.usage()
+    results.add(name="an empty cluster", resident=used.resident, peak=used.peak)
+    results.bar("MiB resident on an empty cluster", used.resident, 50)
+
+
+async def memory(results: Results, deployments: int, count: int, size: int) -> None:
+    """Secrets that no workload uses."""
     value = b64encode(b"x" * size).decode()
     async with ControlPlane() as plane, plane.api(user_agent=LOAD) as api:
         await create(api, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         await create(api, CONFIGMAPS, {"metadata": {"name": "app"}, "data": {"mode": "a"}})
-        await create(api, DEPLOYMENTS, deployment("web-0", ["app"]))
+        await each(deployments, lambda n: create(api, DEPLOYMENTS, deployment(f"web-{n:04}", ["app"])))
         await each(
             count, lambda n: create(api, SECRETS, {"metadata": {"name": f"big-{n}"}, "data": {"x": value}}), at_once=8
         )
@@ -263,11 +279,12 @@ async def memory(results: Results, count: int, size: int) -> None:
             async def seeded() -> bool:
                 return min(await restarts(api)) == 0
 
-            await eventually(seeded, "it is seeded")
+            await eventually(seeded, "all are seeded")
             await asyncio.sleep(5)
             used = child.usage()
-    results.add(name=f"{count:,} Secrets of {size // 1024} KB, unused", resident=used.resident, peak=used.peak)
-    results.bar("MiB resident", used.resident, 80)
+    name = f"{count:,} Secrets of {size // 1024} KB, unused, beside {deployments:,} Deployments"
+    results.add(name=name, resident=used.resident, peak=used.peak)
+    results.bar("MiB resident", used.resident, 75)
     results.bar("MiB at the peak", used.peak, 100)
 
 
@@ -300,8 +317,10 @@ async def run(options: argparse.Namespace) -> int:
         await stuck(results, options.deployments, options.stuck)
     if "storm" in options.parts:
         await storm(results, options.sources, options.workloads, options.seconds)
+    if "empty" in options.parts:
+        await empty(results)
     if "memory" in options.parts:
-        await memory(results, options.secrets, options.size)
+        await memory(results, options.beside, options.secrets, options.size)
     if options.dry:
         print(results.markdown())
         return int(not all(bar.held for bar in results.bars))
@@ -318,8 +337,9 @@ def main() -> int:
     parser.add_argument("--workloads", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=20.0, help="of edits without pause")
     parser.add_argument("--secrets", type=int, default=5_000)
+    parser.add_argument("--beside", type=int, default=1_000, help="Deployments beside the Secrets")
     parser.add_argument("--size", type=int, default=40 * 1024, help="bytes of a Secret")
-    parser.add_argument("--parts", nargs="*", default=["fan-out", "stuck", "storm", "memory"])
+    parser.add_argument("--parts", nargs="*", default=["fan-out", "stuck", "storm", "empty", "memory"])
     parser.add_argument("--dry", action="store_true", help="print, and write no results")
     return asyncio.run(run(parser.parse_args()))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from figures import line_of, text_of
 
 RESULTS = Path(__file__).parent / "results"
 _COLOURS = ("#2f6f9f", "#b5651d", "#4f8a4f", "#8a4f7d", "#8a8a3c", "#666666", "#a33b3b", "#3b8f8f")
@@ -45,7 +46,7 @@ class Results:
     def add(self, **row: Any) -> None:
         """One more line of the table."""
         self.rows.append(row)
-        print("  ".join(f"{key}={_text(value)}" for key, value in row.items()), flush=True)
+        print("  ".join(f"{key}={text_of(value)}" for key, value in row.items()), flush=True)
 
     def bar(self, name: str, value: float, limit: float, *, at_least: bool = False) -> None:
         """Measure against a promise."""
@@ -72,12 +73,19 @@ class Results:
 
     def markdown(self) -> str:
         """The table, the bars and where they come from."""
-        lines = [_line(self.columns.values()), _line("---:" if i else "---" for i in range(len(self.columns)))]
-        lines += [_line(_text(row.get(key)) for key in self.columns) for row in self.rows]
+        lines = [
+            line_of(self.columns.values()),
+            line_of("---:" if i else "---" for i in range(len(self.columns))),
+        ]
+        lines += [line_of(text_of(row.get(key)) for key in self.columns) for row in self.rows]
         if self.bars:
-            lines += ["", _line(("bar", "measured", "promised", "held")), _line(("---", "---:", "---:", "---"))]
             lines += [
-                _line((b.name, _text(b.value), f"{'≥' if b.at_least else '≤'} {_text(b.limit)}", _verdict(b)))
+                "",
+                line_of(("bar", "measured", "promised", "held")),
+                line_of(("---", "---:", "---:", "---")),
+            ]
+            lines += [
+                line_of((b.name, text_of(b.value), f"{'≥' if b.at_least else '≤'} {text_of(b.limit)}", _verdict(b)))
                 for b in self.bars
             ]
         versions = "".join(f", {name} {version}" for name, version in self.versions.items())
@@ -101,7 +109,7 @@ class Results:
             colour = _COLOURS[number % len(_COLOURS)]
             parts.append(f'<text x="215" y="{y + 15}" text-anchor="end">{escape(str(row[label]))}</text>')
             parts.append(f'<rect x="222" y="{y + 2}" width="{width:.1f}" height="18" fill="{colour}"/>')
-            parts.append(f'<text x="{228 + width:.1f}" y="{y + 15}">{_text(row[value])}</text>')
+            parts.append(f'<text x="{228 + width:.1f}" y="{y + 15}">{text_of(row[value])}</text>')
         return "\n".join([*parts, "</svg>", ""])
 
 
@@ -115,18 +123,6 @@ def machine() -> str:
     day = time.strftime("%Y-%m-%d", time.gmtime())
     system = f"Linux {platform.release().partition('-')[0]}, CPython {platform.python_version()}"
     return f"{os.cpu_count()} cores of {model}, {system}, load {os.getloadavg()[0]:.1f}, {day}"
-
-
-def _line(cells: Any) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return str(value)
 
 
 def _verdict(bar: Bar) -> str:

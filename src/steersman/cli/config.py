@@ -21,9 +21,18 @@ if TYPE_CHECKING:
 
     from steersman.kube.config.yaml_document import YamlDocument
 
-__all__ = ["RunSettings", "load_settings"]
+__all__ = ["RunSettings", "Sections", "load_settings"]
 
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+class Sections(dict[str, Any]):
+    """The typed sections, by operator; one that the file lacks is made on first use, and its operator loaded then."""
+
+    def __missing__(self, name: str) -> Any:
+        shape = load_operator(name).config
+        self[name] = made = None if shape is None else shape()
+        return made
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -54,7 +63,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def load_settings(path: Path | None) -> RunSettings:
     """What the file says; defaults without one. Raises ConfigError with line and field."""
     if path is None:
-        return RunSettings(sections={name: _default(name) for name in OPERATORS})
+        return RunSettings(sections=Sections())
     from steersman.kube.api.validation import dns_label_errors
     from steersman.kube.config.yaml_document import YamlDocument, did_you_mean
 
@@ -68,8 +77,10 @@ def load_settings(path: Path | None) -> RunSettings:
     for key in document.value or {}:
         if key not in own and key not in OPERATORS:
             raise document.error(f"is not a setting{did_you_mean(key, {*own, *OPERATORS})}", [key])
-    sections = {}
+    sections = Sections()
     for name in OPERATORS:
+        if name not in (document.value or {}):
+            continue
         operator = load_operator(name)
         if operator.config is None:
             continue
@@ -97,8 +108,3 @@ def _located(document: YamlDocument) -> Iterator[None]:
             raise
         steps = [int(index) if index else name for name, index in _STEP.findall(error.field)]
         raise document.error(error.message, steps) from None
-
-
-def _default(name: str) -> Any:
-    shape = load_operator(name).config
-    return None if shape is None else shape()

@@ -172,7 +172,9 @@ def _override(settings: RunSettings, flags: dict[str, Any]) -> RunSettings:
     if namespace is not None:
         changes["namespaces"] = [namespace]
     if dialects:
-        changes["sections"] = {**settings.sections, "reload": _speaking(settings.sections["reload"], dialects)}
+        from steersman.cli.config import Sections
+
+        changes["sections"] = Sections(settings.sections, reload=_speaking(settings.sections["reload"], dialects))
     return msgspec.structs.replace(settings, **changes)
 
 
@@ -269,7 +271,7 @@ async def _operators(
         shadow=settings.shadow,
         lease=_lease(settings, own_namespace) if settings.leader_elect else None,
     )
-    made = {name: load_operator(name).parts(settings.sections.get(name), around) for name in settings.operators}
+    made = {name: load_operator(name).parts(settings.sections[name], around) for name in settings.operators}
     for name, parts in made.items():
         _warn_of_missing(name, parts, around.served)
     return {

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -42,6 +42,7 @@ from steersman.operators.reload.workloads.workload import Workload, workload_cla
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steersman.clock import Clock
     from steersman.operators.reload.compat.dialect import Dialect
     from steersman.operators.reload.planning.evaluate import Evaluation
     from steersman.operators.reload.planning.hooks import HookRunner
@@ -182,6 +183,16 @@ class World:
         status = {"observedGeneration": generation, **counts, "conditions": conditions}
         self.edit(kind, name, {"status": status}, namespace=namespace)
 
+    # -- the clock, as `steersman.clock.Clock` has it ------------------------------------------------------------------
+
+    def time(self) -> float:
+        """The wall clock."""
+        return self.now
+
+    def monotonic(self) -> float:
+        """The other one; they are the same here."""
+        return self.now
+
     # -- the process -------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
@@ -200,7 +211,7 @@ class World:
     def evaluate(self, kind: str, name: str, *, namespace: str = "shop", hook: HookRunner | None = None) -> Evaluation:
         """Evaluate one workload, and write nothing."""
         reconciler = self.reconcilers[kind]
-        reconciler.tracker.live = True
+        reconciler.tracker.live, reconciler.tracker.clock = True, cast("Clock", self)
         found: Any = self._with_totals(self._decoded(self.objects[kind, namespace, name]))
         now = Moment(wall=self.now, tick=self.now)
         snapshot = reconciler.read_snapshot(found, _Caches(self), now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -280,6 +282,20 @@ def test_a_file_says_what_it_says_and_the_rest_is_default(tmp_path):
     assert (settings.operators, settings.leader_elect, settings.workers) == (["reload"], True, 3)
     assert settings.listen is RunSettings().listen
     assert type(settings.sections["reload"]).__name__ == "ReloadConfig"
+
+
+@pytest.mark.parametrize("text", [None, "operators: [reload]\nreload: {quietPeriod: 1s}\n"])
+def test_settings_load_the_operators_that_are_used_and_no_others(tmp_path, text):
+    path = tmp_path / "steersman.yaml"
+    path.write_text(text or "")
+    program = (
+        "import pathlib, sys; from steersman.cli.config import load_settings\n"
+        "load_settings(pathlib.Path(sys.argv[1]) if sys.argv[1:] else None).sections['reload']\n"
+        "print(sorted({n.split('.')[2] for n in sys.modules if n.startswith('steersman.operators.')}))"
+    )
+    file = [path] if text else []
+    ended = subprocess.run([sys.executable, "-c", program, *file], capture_output=True, text=True, check=True)
+    assert ended.stdout == "['reload']\n"
 
 
 def test_what_a_service_is_is_told_in_words(tmp_path, capsys):

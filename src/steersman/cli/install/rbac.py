@@ -152,7 +152,7 @@ def configured_operators(names: str, config: Path | None) -> list[tuple[Operator
     from steersman.operators import load_operator
 
     settings = load_settings(config)
-    return [(load_operator(name), settings.sections.get(name)) for name in operator_names(names, settings.operators)]
+    return [(load_operator(name), settings.sections[name]) for name in operator_names(names, settings.operators)]
 
 
 def operator_names(text: str, settings: Sequence[str] = ()) -> Sequence[str]:

@@ -185,6 +185,7 @@ class Controller(msgspec.Struct, frozen=True):
         *targets: Target,
         to: Callable[..., Iterable[Any]],
         when: Predicate | None = None,
+        after: Callable[[Any, Any, Any], float | None] | None = None,
         on_enqueue: Callable[[Any, list[Any]], None] | None = None,
         namespaces: Collection[str] | None = None,
         label_selector: str | None = None,
@@ -197,6 +198,8 @@ class Controller(msgspec.Struct, frozen=True):
     ) -> Controller:
         """Also when one of these objects changes: `to(obj)` or `to(obj, cache)` gives the keys it touches.
 
+        `after(key, old, new)`: how many seconds a key may wait with this change, so that many changes cost one
+        reconcile; None: it is due at once. A key that is due sooner stays so.
         `on_enqueue(obj, keys)`: called when the keys that an object touches, or touched before, are queued and none of
         them runs yet. For memory of what changed, so that a reconcile need not read everything again.
         `observe`: called with every change (old, new) before the predicate, for what is recorded in memory.
@@ -210,6 +213,7 @@ class Controller(msgspec.Struct, frozen=True):
             targets,
             to=to,
             when=when,
+            after=after,
             on_enqueue=on_enqueue,
             observe=observe,
             selection=selection,

@@ -72,6 +72,7 @@ class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     to: Any = None  # mapping; None: only read, never a trigger
     when: Any = None  # Predicate; None: every change
     observe: Any = None  # Callable[[old, new], None]: what is noted in memory, before the predicate is asked
+    after: Any = None  # Callable[[key, old, new], float | None]: how many seconds a key may wait with this change
     on_enqueue: Any = None  # Callable[[object, keys], None]: what is noted in memory about keys that were queued
     selection: WatchSelection = WatchSelection()
     cluster: str = ""
@@ -177,7 +178,7 @@ class InformerSource(Generic[K]):
         priority = LOW_PRIORITY if initial or unchanged else 0
         keys = list(self._keys(old, new))
         for key in keys:
-            self._queue.add(key, priority=priority)
+            self._queue.add(key, priority=priority, after=self._delay(key, old, new))
         self._forget_gone(old, new)
         self._note(self.watch.on_enqueue, old if new is None else new, keys)
 
@@ -190,6 +191,16 @@ class InformerSource(Generic[K]):
             self._log.error("observer failed", error=why_of(error), traceback=traceback_of(error))
             return False
         return True
+
+    def _delay(self, key: K, old: Any | None, new: Any | None) -> float | None:
+        if self.watch.after is None:
+            return None
+        try:
+            seconds: float | None = self.watch.after(key, old, new)
+        except Exception as error:  # noqa: BLE001  a question that fails must not lose the change
+            self._log.error("delay failed; taken as none", error=why_of(error), traceback=traceback_of(error))
+            return None
+        return seconds
 
     def _forget_gone(self, old: Any | None, new: Any | None) -> None:
         if new is None and old is not None and self._unmapped:

@@ -186,6 +186,26 @@ def test_what_changed_is_noted_with_the_keys_of_both_states_once_they_are_queued
     assert noted == [("p", ["a", "b"], ["a", "b"]), ("p", ["b"], ["a", "b", "b"])]
 
 
+def test_a_watch_may_let_keys_wait_and_one_that_fails_to_say_how_long_lets_none_wait() -> None:
+    queued: list[tuple[str, float | None]] = []
+
+    class Queue:
+        def add(self, key: str, *, priority: int = 0, after: float | None = None) -> None:
+            queued.append((key, after))
+
+    def wait(key: str, old: Pod | None, new: Pod | None) -> float | None:
+        if new is None:
+            raise RuntimeError("gone")
+        return {"a": 5.0}.get(key)
+
+    made = Controller(App, reconcile).watches(Pod, to=lambda pod: [pod.metadata.labels["app"]], after=wait)
+    source = InformerSource(made.watched[-1], None, Queue(), lambda: None)  # type: ignore[arg-type]  # no informer is needed
+    old, new = (Pod(metadata=ObjectMeta(name="p", labels={"app": app}, resource_version=app)) for app in "ab")
+    source._on_change(old, new, False)
+    source._on_change(old, None, False)
+    assert queued == [("a", 5.0), ("b", None), ("a", None)]
+
+
 def test_a_change_that_an_observer_fails_to_note_is_reconciled_even_if_the_predicate_says_no() -> None:
     queued: list[str] = []
 

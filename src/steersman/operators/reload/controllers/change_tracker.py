@@ -25,6 +25,7 @@ from steersman.operators.reload.sources.compare import BYTES, IGNORE, forms_by_k
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from steersman.clock import Clock
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.reload.api.config import SourceRef
     from steersman.operators.reload.planning.edges import DependencyEdge
@@ -43,6 +44,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     revision: str
     created: str = ""  # the revision of its creation, where that was seen
     keys: dict[str, dict[str, str]] = {}  # since then: key -> form -> the revision that last changed it in that form
+    ticks: dict[str, float] = {}  # when this process saw these revisions, on the monotonic clock
 
     def touching(self, edge: DependencyEdge) -> Iterable[str]:
         """The revisions of the changes since then that matter to an edge."""
@@ -59,6 +61,7 @@ class ChangeTracker:
     def __init__(self, *, sees: Callable[[SourceRef], bool] = lambda _source: True) -> None:
         """`sees`: whether it was known until now whether a source exists; otherwise it did not just appear."""
         self._sees = sees
+        self.clock: Clock | None = None  # from the first evaluation on
         self.live = False  # the first lists are through: what appears from now on is new
         # Where workloads are not watched: the resourceVersion after which what is new in a namespace appeared.
         self.listed_before: Callable[[str], str] = lambda _namespace: ""
@@ -108,7 +111,8 @@ class ChangeTracker:
                 version = new.metadata.resource_version
                 self._moved[new.source] = Moved(revision=version, created=version)
         elif old.digests != new.digests:
-            self._moved[new.source] = _moved(self._moved.get(new.source), old, new)
+            tick = None if self.clock is None else self.clock.monotonic()
+            self._moved[new.source] = _moved(self._moved.get(new.source), old, new, tick)
 
     # -- interests -------------------------------------------------------------------------------------------------
 
@@ -176,6 +180,17 @@ class ChangeTracker:
                 found[edge.source] = False
             elif _later(moved.created, since):
                 found[edge.source] = True
+        return found
+
+    def changed_at(self, edges: Collection[DependencyEdge]) -> dict[SourceRef, float]:
+        """When the sources last changed for these edges, on the monotonic clock, as far as this process has seen it."""
+        found = {}
+        for edge in edges:
+            moved = self._moved.get(edge.source)
+            if moved is not None and moved.ticks:
+                ticks = [moved.ticks[revision] for revision in moved.touching(edge) if revision in moved.ticks]
+                if ticks:
+                    found[edge.source] = max(ticks)
         return found
 
     def born_after(self, workload: NamespacedName, sources: Collection[SourceRef]) -> frozenset[SourceRef]:
@@ -248,7 +263,7 @@ def source_matters(old: Source | None, new: Source | None) -> bool:
     return old.metadata.annotations != new.metadata.annotations or old.metadata.labels != new.metadata.labels
 
 
-def _moved(before: Moved | None, old: Source, new: Source) -> Moved:
+def _moved(before: Moved | None, old: Source, new: Source, tick: float | None = None) -> Moved:
     """The changes of a source after one more: a key whose canonical form is the same has not moved."""
     revision = new.metadata.resource_version
     there = {*old.digests, *new.digests}
@@ -259,7 +274,11 @@ def _moved(before: Moved | None, old: Source, new: Source) -> Moved:
         known = keys.get(key, {BYTES: ""})
         same = [form for form in new.forms if new.forms[form].get(key) == old.forms.get(form, {}).get(key, b"")]
         keys[key] = {BYTES: revision, **{form: known.get(form, known[BYTES]) for form in same}}
-    return Moved(revision=revision, created=before.created if before is not None else "", keys=keys)
+    ticks = {} if before is None else before.ticks
+    if tick is not None:
+        named = {revision for forms in keys.values() for revision in forms.values()}
+        ticks = {name: at for name, at in ticks.items() if name in named} | {revision: tick}
+    return Moved(revision=revision, created=before.created if before is not None else "", keys=keys, ticks=ticks)
 
 
 def _later(version: str, other: str) -> bool:

@@ -75,6 +75,7 @@ UNREAD_SECONDS: Final = 30.0  # until the next try after sources could not be re
 AT_ONCE: Final = 0.001
 NEWER_SECONDS: Final = 1.0  # until the watch should have brought a source that is newer on the API server than here
 BLOCKED_SECONDS: Final = 5.0  # between two evaluations while another controller leads
+COALESCE_SECONDS: Final = 5.0  # between two evaluations while edits go on and a window is open
 CALL_AGAIN_SECONDS: Final = 60.0  # after pods did not accept a call, however often it was tried
 CALLS_AT_ONCE: Final = 16  # workloads of one kind: a call may take long, and occupies a worker
 NO_WINDOW: Final = Window(quiet=timedelta(0), limit=timedelta(0))
@@ -164,6 +165,21 @@ class WorkloadReconciler:
         """The workloads whose last evaluation asked for this object."""
         return self.tracker.interested_in(interests_in(obj))
 
+    def delay_of(self, user: NamespacedName, old: Source | None, new: Source | None) -> float | None:
+        """How long the evaluation of a user may wait: while only its window blocks it, one stands for many edits.
+
+        Only with edits of data: a source that comes or goes, or whose annotations change, may open or close a gate.
+        """
+        me = WorkloadId(self.rule.kind.kind, user.namespace, user.name)
+        clock, state = self.tracker.clock, self.coordinator.state_of(me)
+        if clock is None or state is None or state.gate != "window" or state.due is None:
+            return None
+        if old is None or new is None or new.settings.urgent or self.shared.pending.skips_windows:
+            return None
+        if old.metadata.annotations != new.metadata.annotations or old.metadata.labels != new.metadata.labels:
+            return None
+        return min(state.due - clock.time(), COALESCE_SECONDS)
+
     def members_of(self, obj: NamespaceSettings | ReloadPolicy, cache: Any) -> Iterable[NamespacedName]:
         """All workloads of a namespace, given the namespace or a policy in it."""
         return [ref_of(workload) for workload in cache[self._target].list(namespace=obj.namespace or obj.name)]
@@ -238,7 +254,7 @@ class WorkloadReconciler:
     async def _read(self, ctx: Context, workload: Workload, *, is_blocked: bool) -> WorkloadSnapshot:
         """The complete snapshot; ends the pass when there is none yet."""
         self.named_watch.connect(ctx.cache, self.source_kinds, self._request_users)
-        self.tracker.live = True
+        self.tracker.live, self.tracker.clock = True, ctx.clock
         now = self.coordinator.moment(ctx.clock)
         snapshot = self.read_snapshot(workload, ctx.cache, now)
         self.tracker.set_interests(workload.ref, snapshot.interests)

@@ -106,7 +106,8 @@ def _controller(reconciler: WorkloadReconciler) -> Controller:
         "observe": reconciler.tracker.observe_source,
         "on_enqueue": reconciler.mark_users,
     }
-    sources = where | data | {"transform": reconciler.source_transform, "label_selector": options.source_selector}
+    selected = {"transform": reconciler.source_transform, "label_selector": options.source_selector}
+    sources = where | data | selected | {"after": reconciler.delay_of}
 
     made = (
         Controller(workload_class(rule.kind), reconciler.reconcile, f"reload-{rule.kind.plural}")

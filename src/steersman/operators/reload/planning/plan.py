@@ -209,7 +209,7 @@ def make_plan(
     if withheld := _withheld(workload, edges, applied):
         compared = replace(compared, kept=compared.kept | withheld, target=compared.target | withheld)
     pending = {change.source: _digest_of(change.source, compared.target, workload) for change in compared.changes}
-    observed = _observe(observed, pending, compared.seen, applied, now)
+    observed = _observe(observed, pending, compared.seen, applied, snapshot)
     if is_wiped:
         observed = replace(observed, wiped=_wiped(observed, now))
     if not compared.changes:
@@ -429,11 +429,16 @@ def _observe(
     pending: dict[SourceRef, str],
     seen: dict[SourceRef, AppliedSource],
     applied: Applied,
-    now: Moment,
+    snapshot: WorkloadSnapshot,
 ) -> Observed:
-    known = observed if observed.pending else replace(observed, first=now.tick)
-    last = known.last if pending and pending == known.pending else now.tick
-    return replace(known, pending=pending, last=last, seen=seen, applied=applied)
+    """What to remember of pending changes; they may be older than this evaluation, where one stands for many."""
+    tick, before = snapshot.now.tick, observed.pending
+    first, last = observed.first, observed.last
+    if not before:
+        first = last = tick
+    for source in before.keys() | pending.keys() if before else ():
+        last = max(last, snapshot.changed_at.get(source, last if before.get(source) == pending.get(source) else tick))
+    return replace(observed, first=first, pending=pending, last=last, seen=seen, applied=applied)
 
 
 def _wiped(observed: Observed, now: Moment) -> tuple[float, ...]:

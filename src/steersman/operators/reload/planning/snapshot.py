@@ -73,6 +73,7 @@ class WorkloadSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     observed: Observed = Observed()
     moved: dict[SourceRef, bool] = {}  # true for a source that was created then
     settled: frozenset[SourceRef] = frozenset()
+    changed_at: dict[SourceRef, float] = {}  # on the monotonic clock; known only of some, and while changes wait
     keys: Keyring = NO_KEYS  # of the digests
     reload_on_create: bool = True  # whether a source that appears is a change
     reload_on_delete: bool = False  # whether a source that is gone is one
@@ -180,6 +181,7 @@ def read_snapshot(
         observed=observed,
         moved=tracker.moved(workload.ref, edges.tracked),
         settled=tracker.born_after(workload.ref, [edge.source for edge in edges.tracked]),
+        changed_at=tracker.changed_at(edges.tracked) if observed.pending else {},
         keys=keys,
         reload_on_create=options.reload_on_create,
         reload_on_delete=options.reload_on_delete,

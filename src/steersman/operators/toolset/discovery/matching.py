@@ -154,8 +154,8 @@ def labels_read(settings: TargetSettings) -> frozenset[str]:
     """The labels of Services that decide a match under these settings."""
     selectors = [text for detector in settings.detectors for text in detector.labels]
     selectors += [row.labels for row in settings.types.values()]
-    read = {requirement.key for text in selectors for requirement in selector_of(text).requirements}
-    return frozenset(read.union(_COMPONENT_LABELS))
+    read = (requirement.key for text in selectors for requirement in selector_of(text).requirements)
+    return frozenset((*_COMPONENT_LABELS, *read))
 
 
 def _confidence(service: ServiceSummary, detector: ServiceDetector) -> Confidence | None:
