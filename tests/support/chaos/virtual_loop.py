@@ -32,7 +32,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """As always; time stands still until the thread is done."""
         self._threads += 1
         future = super().run_in_executor(executor, func, *args)

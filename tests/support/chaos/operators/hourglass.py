@@ -90,8 +90,8 @@ class HourglassSubject:
                 await client.patch(kind, found.name, note, namespace=NAMESPACE)
 
     async def unmet(self, client: Client, history: History) -> list[str]:
-        performers = (await client.list(StoredPerformer, namespace=NAMESPACE)).items
-        executors = (await client.list(StoredExecutor, namespace=NAMESPACE)).items
+        performers: list[Any] = [*(await client.list(StoredPerformer, namespace=NAMESPACE)).items]
+        executors: list[Any] = [*(await client.list(StoredExecutor, namespace=NAMESPACE)).items]
         pods = (await client.list(Pod, namespace=NAMESPACE, label_selector=PERFORMER)).items
         found = [f"{item.name} is still being deleted" for item in (*performers, *executors, *pods) if item.deleting]
         for item in (*performers, *executors):

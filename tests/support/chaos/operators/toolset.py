@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolsetSubject"]
 
-TYPES = {"prometheus-a": "prometheus", "prometheus-b": "prometheus", "grafana-a": "grafana", "jaeger-a": "jaeger"}
+TYPES = {"prometheus-a": "prometheus", "prometheus-b": "prometheus", "grafana-a": "grafana", "grafana-b": "grafana"}
 SERVICES = tuple(f"service/{name}" for name in TYPES)
 TARGET = "kubernaut-toolset-config"
-FIRST_PORTS = {"prometheus": 9090, "grafana": 3000, "jaeger": 16686}
+FIRST_PORTS = {"prometheus": 9090, "grafana": 3000}
 
 
 class ToolsetSubject:
