@@ -23,6 +23,7 @@ from steersman.cache.list_watch_state import ListWatchState
 from steersman.kube.api.errors import KubeError, ResourceExpired
 from steersman.kube.api.objects import ObjectMeta, Resource
 from steersman.kube.client.client import PatchType
+from steersman.kube.transport.request_headers import user_agent
 from steersman.runtime.controller.builder import Controller
 from steersman.runtime.manager.manager import Manager
 from steersman.testing import ControlPlane, FastClock, eventually
@@ -326,7 +327,7 @@ class Trial:
         fault = Fault(
             effects.get(step, step),
             verb=verb,
-            user_agent=self.agent,
+            user_agent=user_agent(self.agent),
             count=None if step == "stutter" else 1 + int(detail * 4),
             probability=0.3 if step == "stutter" else 1.0,
             bytes=int(detail * 2000),

@@ -1,0 +1,124 @@
+"""Run schedules of user actions and faults against the operators, and judge what happened.
+
+make chaos                                                     100 schedules for each operator
+make chaos ARGS="--schedules 500 --seed 7 --operators reload"  those with the seeds 7 to 506
+make chaos ARGS="--minutes 480"                                overnight: as many as there is time for
+make chaos ARGS="--replay FILE"                                the schedule in FILE, as a finding shows it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+import time
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from tests.support.chaos.operators import NAMES, subject
+from tests.support.chaos.report import render
+from tests.support.chaos.run import run_guarded
+from tests.support.chaos.schedule import generate, parse
+from tests.support.chaos.shrinking import shrink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.chaos.report import Outcome
+    from tests.support.chaos.schedule import Schedule, Step
+
+
+@click.command()
+@click.option("--schedules", default=100, show_default=True, help="How many to run for each operator.")
+@click.option("--seed", default=0, show_default=True, help="The seed of the first schedule.")
+@click.option("--operators", default=",".join(NAMES), show_default=True, help="Which operators, comma-separated.")
+@click.option("--minutes", type=float, help="Run as many schedules as there is time for, instead of --schedules.")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="How many schedules to run at once.")
+@click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run this schedule only.")
+def main(schedules: int, seed: int, operators: str, minutes: float | None, jobs: int, replay: Path | None) -> None:
+    """Run seeded schedules of user actions and faults; exit 1 when something was lost, doubled or otherwise wrong."""
+    try:
+        names = [subject(name).name for name in filter(None, operators.split(","))]
+        chosen = [parse(replay.read_text())] if replay else _chosen(names, seed, None if minutes else schedules)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    outcomes = _run_all(iter(chosen), jobs, None if minutes is None else time.monotonic() + 60 * minutes)
+    click.echo(render(outcomes))
+    failed = [outcome for outcome in outcomes if outcome.findings]
+    for outcome in failed[:5]:
+        click.echo(_describe(outcome if replay else _shrunk(outcome)))
+    sys.exit(1 if failed else 0)
+
+
+def _chosen(names: list[str], seed: int, count: int | None) -> Iterator[Schedule]:
+    """The operators in turn, seed by seed."""
+    for number in itertools.count(seed) if count is None else range(seed, seed + count):
+        for name in names:
+            yield generate(name, number, subject(name).actions)
+
+
+def _run_all(schedules: Iterator[Schedule], jobs: int, deadline: float | None) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(run_guarded, schedule) for schedule in itertools.islice(schedules, 2 * jobs)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                outcomes.append(future.result())
+                _progress(outcomes)
+                schedule = None if deadline and time.monotonic() > deadline else next(schedules, None)
+                if schedule is not None:
+                    running.add(pool.submit(run_guarded, schedule))
+    return outcomes
+
+
+def _progress(outcomes: list[Outcome]) -> None:
+    last = outcomes[-1]
+    if last.findings:
+        names = ", ".join(last.findings)
+        click.echo(f"finding: {last.schedule.operator} --seed {last.schedule.seed}: {names}", err=True)
+    elif len(outcomes) % 25 == 0:
+        click.echo(f"{len(outcomes)} schedules", err=True)
+
+
+def _shrunk(outcome: Outcome) -> Outcome:
+    """The same finding with as few steps as possible."""
+    last = outcome
+
+    async def fails(steps: tuple[Step, ...]) -> bool:
+        nonlocal last
+        found = await asyncio.to_thread(_run_apart, replace(outcome.schedule, steps=steps))
+        if still := bool(outcome.findings.keys() & found.findings.keys()):
+            last = found
+        return still
+
+    asyncio.run(shrink(outcome.schedule.steps, fails))
+    return last
+
+
+def _run_apart(schedule: Schedule) -> Outcome:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(run_guarded, schedule).result()
+
+
+def _describe(outcome: Outcome) -> str:
+    lines = [f"\n{outcome.schedule.operator}, seed {outcome.schedule.seed}:"]
+    for name, findings in outcome.findings.items():
+        lines += [f"  {name}", *(f"    {finding}" for finding in findings[:5])]
+    return "\n".join(
+        [
+            *lines,
+            "  --replay a file with this schedule:",
+            *(f"    {line}" for line in str(outcome.schedule).splitlines()),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

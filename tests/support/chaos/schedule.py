@@ -1,0 +1,122 @@
+"""Schedules: which user actions and faults happen when. Pure: a schedule follows from its seed alone.
+
+    reload 17 with 2 replicas
+    3.20 edit configmap/app-0
+    4.75 freeze replica/1 0.62
+
+A step is at a time of the operators' clock, has a target, and for faults an amount from 0 to 1: how long or how hard.
+The text of a schedule says all of it, so a schedule that was found by chance and shrunk can be run again.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["FAULTS", "HORIZON", "Choice", "Schedule", "Step", "generate", "parse"]
+
+HORIZON = 90.0  # seconds of the operators' clock in which steps happen
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Something that may happen, and to what."""
+
+    name: str
+    targets: tuple[str, ...]
+    weight: int = 1
+
+
+class Step(msgspec.Struct, frozen=True, order=True):
+    """Something that happens."""
+
+    at: float  # seconds of the operators' clock since the first step could happen
+    name: str
+    target: str
+    amount: float = 0.0  # of a fault: how long, or how hard; from 0 to 1
+
+    def __str__(self) -> str:
+        return f"{self.at:.2f} {self.name} {self.target}" + (f" {self.amount:.2f}" if self.is_fault else "")
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it is a fault, and not an action of a user."""
+        return self.name in FAULTS
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """All steps of one run."""
+
+    operator: str
+    seed: int
+    replicas: int  # of the operator; several elect a leader
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.operator} {self.seed} with {self.replicas} replicas", *map(str, self.steps)])
+
+
+FAULTS = {
+    # on the connections of one replica
+    "cut": "every connection is closed",
+    "reset": "every connection is reset",
+    "half-close": "the server's side of every connection ends",
+    "freeze": "no byte passes, connections stay open",
+    "refuse": "connections are closed, and new ones at once",
+    "slow": "every byte is late",
+    "throttle": "few bytes a second pass",
+    # in the API server, for requests of the operator
+    "429": "too many requests",
+    "500": "internal errors",
+    "503": "the API server is unavailable",
+    "drop": "requests are dropped before they have an effect",
+    "drop-after": "requests have their effect, and no answer",
+    "truncate": "answers end in the middle",
+    "stutter": "a third of all requests are dropped",
+    "410": "the history is compacted while watches are cut",
+    # in a replica
+    "crash": "the process dies and is started again",
+    "restart": "the process is asked to stop and is started again",
+}
+
+
+def generate(operator: str, seed: int, actions: Sequence[Choice]) -> Schedule:
+    """The schedule of a seed: a handful of faults, and more actions than faults."""
+    luck = random.Random(f"{operator} {seed}")
+    replicas = luck.choice((1, 1, 2))
+    names = tuple(FAULTS)
+    steps = [
+        Step(_time(luck), luck.choice(names), f"replica/{luck.randrange(replicas)}", round(luck.random(), 2))
+        for _ in range(luck.randrange(2, 7))
+    ]
+    weights = [choice.weight for choice in actions]
+    chosen = luck.choices(actions, weights, k=luck.randrange(6, 15))
+    steps += [Step(_time(luck), choice.name, luck.choice(choice.targets)) for choice in chosen]
+    return Schedule(operator, seed, replicas, tuple(sorted(steps)))
+
+
+def _time(luck: random.Random) -> float:
+    return round(luck.uniform(0.0, HORIZON), 2)
+
+
+def parse(text: str) -> Schedule:
+    """The schedule that a text describes; ValueError names the line that is wrong."""
+    first, *rest = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    try:
+        operator, seed, _, replicas, _ = first.split()
+        heading = operator, int(seed), int(replicas)
+    except ValueError:
+        raise ValueError(f'"{first}" does not begin a schedule (try "reload 17 with 1 replicas")') from None
+    return Schedule(*heading, tuple(map(_step, rest)))
+
+
+def _step(line: str) -> Step:
+    try:
+        at, name, target, *amount = line.split()
+        return Step(float(at), name, target, *map(float, amount))
+    except (ValueError, TypeError):
+        raise ValueError(f'"{line}" is not a step (try "3.20 edit configmap/app-0")') from None
