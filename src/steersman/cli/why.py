@@ -3,6 +3,7 @@
 deployment/web            reload: what restarts it, what it waits for, why it did not restart
 performer/x executor/x    hourglass: its state, and what each node lacks
 www.example.org           dns: which records contribute to a name
+service/x                 toolset: why the Service matches a toolset, or why not
 dnszone/x, any KIND/NAME  conditions and Events, and for a zone what `steersman dns check` finds
 """
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectAnswer", "command"]
 
 HOURGLASS: Final = frozenset({"performer", "performers", "executor", "executors", "hourglassexecutor"})
+SERVICES: Final = frozenset({"service", "services", "svc"})
 SHOWN: Final = 5  # Events
 
 
@@ -64,8 +66,9 @@ def command(
     """Explain the state of an object: of a workload, a zone, a performer, or of any other kind.
 
     A workload: what it restarts for, what is pending, and which rule prevents a restart. A performer or executor: what
-    its pods wait for. A domain name: which records contribute to it. Every other object: its conditions and Events,
-    and for a DNSZone what its servers answer. Exit code 3: the object is not ready (0 for workloads).
+    its pods wait for. A domain name: which records contribute to it. A Service: why it matches a toolset, or why not.
+    Every other object: its conditions and Events, and for a DNSZone what its servers answer. Exit code 3: the object is
+    not ready (0 for workloads).
 
     \b
     Examples:
@@ -73,6 +76,7 @@ def command(
       steersman why dnszone/example-org -n dns
       steersman why performer/gpu -n avs -o json
       steersman why www.example.org
+      steersman why service/prometheus -n monitoring
     """
     kind, slash, _ = target.partition("/")
     given: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace, "output": output}
@@ -85,6 +89,11 @@ def command(
 
         name = "performer" if kind.lower().startswith("performer") else "executor"
         ctx.invoke(hourglass_why, target=f"{name}/{target.partition('/')[2]}", **given)
+    elif kind.lower() in SERVICES:
+        from steersman.cli.toolset.commands import explain
+
+        name = target.partition("/")[2]
+        ctx.exit(ctx.invoke(explain, service=name, files=(), config=config, **given))
     elif kind.lower() in _own_words():
         _explain(ctx, target, **given)
     else:

@@ -118,6 +118,11 @@ async def test_discover_diff_explain_and_restore_on_a_server(cluster, client, na
 
     code, text, _ = await command("discover", "-o", "json")
     assert [one["name"] for one in json.loads(text)["services"]] == ["prometheus"]
+    assert (await command("discover", "-o", "name", "-l", "app=prometheus"))[1] == "service/prometheus\n"
+    assert (await command("discover", "-o", "name", "-l", "app!=prometheus"))[1] == ""
+    options = ("--config", str(config), "--kubeconfig", str(kubeconfig), "-n", namespace)
+    assert await asyncio.to_thread(_run, ["why", "service/prometheus", *options]) == 0
+    assert capsys.readouterr().out.startswith(f"{namespace}/prometheus: ")
     assert (await command("diff"))[0] == 3
     section = ToolsetSection(namespace=namespace, namespaces=[namespace], health_check=HealthConfig(enabled=False))
     async with running_toolset(client, section):

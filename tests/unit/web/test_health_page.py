@@ -12,14 +12,10 @@ from steersman.web.model import WatchHealth
 from steersman.web.pages import health
 
 
-def elements(child: object, name: str) -> list[Element]:
-    if not isinstance(child, Element):
-        return (
-            []
-            if child is None or isinstance(child, str | int | float)
-            else [e for c in child for e in elements(c, name)]
-        )
-    return [*([child] if child.tag == name else []), *elements(child.children, name)]
+def elements(child: Any, name: str) -> list[Element]:
+    if isinstance(child, Element):
+        return [*([child] if child.tag == name else []), *elements(child.children, name)]
+    return [found for part in child for found in elements(part, name)] if isinstance(child, list | tuple) else []
 
 
 def drawn(vitals: Any, at: Any, **watch: Any) -> Element:

@@ -116,7 +116,7 @@ async def _transfer(zone: bytes, host: str, port: int, key: Any) -> Any:
 )
 @click.option("--zone", "zones", multiple=True, help="Only this zone; may be repeated.")
 @kube_options
-@output_option()
+@output_option("name")
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -158,7 +158,7 @@ def plan(
             return
         draw_plan(console, rows)
 
-    show(rows, output, draw)
+    show(rows, output, draw, names=lambda: [row.zone for row in rows])
     wrong = not is_complete or any(row.action in {"invalid", "unreachable"} for row in rows)
     ctx.exit(exit_code(found=any(row.action != "keep" for row in rows), error=wrong))
 
@@ -197,7 +197,7 @@ def draw_plan(console: Console, rows: Sequence[Any]) -> None:
 @command.command("check")
 @click.argument("zones", nargs=-1, metavar="[ZONE]...")
 @kube_options
-@output_option()
+@output_option("name")
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -238,7 +238,7 @@ def check(
             console, ["zone", "check", "server", "found"], [(r.zone, r.check, r.server, r.message) for r in rows]
         )
 
-    show(rows, output, draw)
+    show(rows, output, draw, names=lambda: [row.zone for row in rows])
     ctx.exit(exit_code(found=bool(rows)))
 
 

@@ -33,7 +33,7 @@ def command() -> None:
 @click.option("--live", is_flag=True, help="Compare with the cluster.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
 @kube_options
-@output_option()
+@output_option("name")
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -63,7 +63,12 @@ def plan(
         click.echo(f"error: {where}: {problem}", err=True)
     manifests = [manifest for _, manifest in found.objects]
     lines = plan_of(manifests, config, kubeconfig, context, namespace, live=live)
-    show(lines, output, lambda console: draw_plan(console, lines, complete=not found.problems))
+    show(
+        lines,
+        output,
+        lambda console: draw_plan(console, lines, complete=not found.problems),
+        names=lambda: [line.object for line in lines],
+    )
     wrong = bool(found.problems) or any(line.action == "invalid" for line in lines)
     ctx.exit(exit_code(found=any(line.action != "keep" for line in lines), error=bool(wrong)))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steersman.cli.kube_options import kube_options
+from steersman.cli.kube_options import kube_options, selector_option
 from steersman.cli.reload.inspection import settings_options
 
 if TYPE_CHECKING:
@@ -22,19 +22,22 @@ __all__ = ["command"]
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, metavar="DIR|FILE|-", help="Manifests instead of a cluster.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Inspect every namespace.")
+@selector_option
 @settings_options
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "yaml", "dot", "svg", "mermaid"]),
+    type=click.Choice(["table", "wide", "name", "json", "yaml", "dot", "svg", "mermaid"]),
     default="table",
     show_default=True,
-    help="How to print: as a table, as data, or as a drawing.",
+    help="How to print: as a table, as names of workloads, as data, or as a drawing.",
 )
 @kube_options
 def command(
+    *,
     names: tuple[str, ...],
     all_namespaces: bool,
+    selector: str,
     config: Path | None,
     dialects: tuple[str, ...],
     output: str,
@@ -54,6 +57,7 @@ def command(
 
     from steersman.cli.output import show
     from steersman.cli.reload.inspection import note_dialects_off, open_inspection, reload_options
+    from steersman.kube.api.selectors import Selector
     from steersman.operators.reload.inspect import graph as drawing
 
     options = reload_options(config, dialects)
@@ -62,8 +66,11 @@ def command(
     unseen = [*inspection.unread, *inspection.unseen]
     for text in unseen:
         click.echo(f"warning: {text}", err=True)
+    chosen = Selector.parse(selector)
     graph = drawing.graph_of(
-        inspection.evaluate(rule, workload, time.time()) for rule, workload in inspection.workloads()
+        inspection.evaluate(rule, workload, time.time())
+        for rule, workload in inspection.workloads()
+        if chosen.matches(workload.metadata.labels)
     )
     if output in ("dot", "svg", "mermaid"):
         click.echo(getattr(drawing, output)(graph), nl=False)
@@ -71,7 +78,12 @@ def command(
         import msgspec
 
         answer = {**msgspec.to_builtins(graph), "unseen": unseen} if unseen else graph
-        show(answer, output, lambda console: _draw(console, graph, complete=not unseen))
+        show(
+            answer,
+            output,
+            lambda console: _draw(console, graph, complete=not unseen),
+            names=lambda: ["/".join(edge.workload.split("/")[::2]) for edge in graph.edges],
+        )
 
 
 def _draw(console: Console, graph: Graph, *, complete: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import exit_code
-from steersman.cli.kube_options import kube_options
+from steersman.cli.kube_options import kube_options, selector_option
 from steersman.cli.output import output_option, print_hanging, print_table, show
 from steersman.cli.suggestions import SuggestingGroup
 from steersman.cli.toolset.files import merge, render, settings_from, validate
@@ -46,9 +46,10 @@ command.add_command(merge)
 @command.command()
 @_CONFIG
 @_PROBE
-@output_option()
+@selector_option
+@output_option("name")
 @kube_options
-def discover(config: Path | None, probe: bool, output: str, **cluster: Any) -> None:
+def discover(config: Path | None, probe: bool, selector: str, output: str, **cluster: Any) -> None:
     """List the services that match a toolset, as the operator would find them now.
 
     Without --probe, a service that a label identifies counts as healthy.
@@ -58,7 +59,7 @@ def discover(config: Path | None, probe: bool, output: str, **cluster: Any) -> N
       steersman toolset discover --probe
     """
     settings = settings_from(config, namespaces=cluster["namespace"])
-    desired, _ = asyncio.run(inspect_cluster(settings, cluster, probe=probe))
+    desired, _ = asyncio.run(inspect_cluster(settings, cluster, probe=probe, selector=selector))
     from steersman.operators.toolset.reconcile.status import services_of
 
     services = services_of(desired.discovery)
@@ -74,7 +75,8 @@ def discover(config: Path | None, probe: bool, output: str, **cluster: Any) -> N
         ]
         print_table(to, columns, rows)
 
-    show({"services": services, "total": len(services)}, output, table)
+    names = [f"service/{view.name}" for view in services]
+    show({"services": services, "total": len(services)}, output, table, names=lambda: names)
 
 
 @command.command()
@@ -211,9 +213,9 @@ async def _service(cluster: dict[str, Any], name: str, namespace: str) -> Servic
 
 
 async def inspect_cluster(
-    settings: TargetSettings, cluster: dict[str, Any], *, probe: bool
+    settings: TargetSettings, cluster: dict[str, Any], *, probe: bool, selector: str = ""
 ) -> tuple[DesiredState, CurrentState]:
-    """The current and the desired state, as the operator computes them."""
+    """The current and the desired state, as the operator computes them; of Services with these labels only."""
     from msgspec.structs import replace
 
     from steersman.operators.toolset.api.crd import ServiceSummary, summarize_service
@@ -225,7 +227,7 @@ async def inspect_cluster(
         services = [
             summarize_service(service)
             for scope in scopes
-            for service in (await client.list(ServiceSummary, namespace=scope)).items
+            for service in (await client.list(ServiceSummary, namespace=scope, label_selector=selector or None)).items
         ]
         current = replace(await _read_configmaps(client, settings), services=tuple(services))
     if not probe:

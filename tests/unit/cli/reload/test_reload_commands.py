@@ -84,6 +84,16 @@ def test_annotations_of_a_dialect_that_is_off_are_reported_and_read_when_it_is_n
     assert "configmap/default/app" in shown.out or "configmap/app" in shown.out
 
 
+def test_a_graph_can_be_of_workloads_with_some_labels_and_print_their_names(tmp_path, capsys):
+    web = RELOADER.replace('reloader.stakater.com/auto: "true"', "steersman.dev/reload: auto")
+    other = web.partition("---\n")[2].replace("{name: web,", "{name: api, labels: {tier: back},")
+    (tmp_path / "all.yaml").write_text(f"{web}---\n{other}")
+    assert _run(["graph", "-f", str(tmp_path), "-o", "name"]) == 0
+    assert capsys.readouterr().out == "deployment/api\ndeployment/web\n"
+    assert _run(["graph", "-f", str(tmp_path), "-o", "name", "-l", "tier=back"]) == 0
+    assert capsys.readouterr().out == "deployment/api\n"
+
+
 def test_a_broken_document_is_named_with_file_and_line_and_the_others_are_still_planned(tmp_path, capsys):
     (tmp_path / "all.yaml").write_text(MANIFESTS)
     assert _run(["plan", "-f", str(tmp_path), "-o", "json"]) == 3

@@ -24,6 +24,8 @@ def test_a_plan_names_every_object_and_no_key(tmp_path, capsys):
         executor_manifest("e", "ns", replicas=2, config=config),
         performer_manifest("p", "ns", executorRef="e", replicas=2, networkPolicy="ExecutorOnly"),
     )
+    assert _run(["hourglass", "plan", "-f", path, "-o", "name"]) == 3
+    assert "ConfigMap/e-config" in capsys.readouterr().out.splitlines()
     assert _run(["hourglass", "plan", "-f", path]) == 3
     said = capsys.readouterr().out
     for name in (
