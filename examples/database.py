@@ -25,13 +25,17 @@ class Database(sm.Resource, group="example.org", version="v1", short_names=("db"
         version: Annotated[str, sm.Pattern(r"^\d+(\.\d+)?$"), sm.Column("Version")]
         """The version of the server, such as 17 or 17.2."""
         storage: Annotated[str, sm.Pattern(r"^\d+(Mi|Gi|Ti)$")] = "1Gi"
+        """The size of its volume, which can grow and never shrink."""
         on_delete: Literal["Keep", "Delete"] = "Keep"
+        """Whether the volumes stay when the Database is deleted."""
 
     class Status(sm.Struct):
         """How it is doing."""
 
         phase: Annotated[str, sm.Column("Phase")] = ""
+        """Starting or Ready."""
         conditions: list[sm.Condition] | None = None
+        """`Ready` says whether it answers."""
 
     spec: Spec
     status: Status = Status()

@@ -16,12 +16,15 @@ class WebApp(sm.Resource, group="example.org", version="v1", short_names=("wa",)
         """What to run."""
 
         image: str
+        """The image of its container."""
         replicas: Annotated[int, sm.Ge(1)] = 1
+        """How many pods to run."""
 
     class Status(sm.Struct):
         """How it is doing."""
 
         ready: Annotated[bool, sm.Column("Ready")] = False
+        """Whether all pods are ready."""
 
     spec: Spec
     status: Status | None = None  # until the first reconcile

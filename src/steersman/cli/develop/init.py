@@ -83,7 +83,7 @@ def command(folder: Path, kind: str, group: str) -> None:
     \b
     Examples:
       steersman init cache-operator --kind Cache --group cache.example.org
-      cd cache-operator && pip install -e '.[testing]' && pytest
+      cd cache-operator && make setup && make test
     """
     from importlib.metadata import version
 
@@ -95,16 +95,17 @@ def command(folder: Path, kind: str, group: str) -> None:
     taken = [path for path in contents if (folder / path).exists()]
     if taken:
         raise ConfigError(f"{folder / taken[0]} exists already: choose another folder", where=str(folder))
-    _write(folder, contents, names)
-    click.echo(f"{folder}: an operator for {names.kind} ({names.group}), {len(contents) + 1} files")
-    click.echo(f"\nTo try it:\n  cd {folder}\n  pip install -e '.[testing]'\n  pytest")
-    click.echo(
-        f"  steersman crds {names.package}.types | kubectl apply -f -\n  steersman run {names.package}.controller"
-    )
+    count = _write(folder, contents, names)
+    click.echo(f"{folder}: an operator for {names.kind} ({names.group}), {count} files")
+    click.echo(f"\nTo try it:\n  cd {folder}\n  make setup\n  make test")
+    click.echo("  make run    # against the cluster of your kubeconfig")
 
 
-def _write(folder: Path, contents: dict[Path, str], names: ProjectNames) -> None:
-    """Make the project beside its place, and move it there when it is whole: an interruption leaves nothing."""
+def _write(folder: Path, contents: dict[Path, str], names: ProjectNames) -> int:
+    """Make the project beside its place, and move it there when it is whole: an interruption leaves nothing.
+
+    Returns the number of files.
+    """
     import tempfile
 
     try:
@@ -114,22 +115,29 @@ def _write(folder: Path, contents: dict[Path, str], names: ProjectNames) -> None
         raise ConfigError(f"cannot be made: {error.strerror}", where=str(folder)) from error
     with beside as scratch:
         made = Path(scratch) / folder.name
-        for path, text in contents.items():
-            (made / path).parent.mkdir(parents=True, exist_ok=True)
-            (made / path).write_text(text)
-        target = Path("chart") / "crds" / f"{names.plural}.yaml"
-        (made / target).parent.mkdir(parents=True, exist_ok=True)
-        (made / target).write_text(_definition(made, names))
+        _put(made, contents)
+        generated = _chart(made, names)
+        _put(made, generated)
         if not folder.exists():
             made.rename(folder)
-            return
-        for path in (*contents, target):
+            return len(contents) + len(generated)
+        for path in (*contents, *generated):
+            if (folder / path).exists():
+                raise ConfigError(f"{folder / path} exists already: choose another folder", where=str(folder))
+        for path in (*contents, *generated):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (made / path).rename(folder / path)
+    return len(contents) + len(generated)
+
+
+def _put(folder: Path, contents: dict[Path, str]) -> None:
+    for path, text in contents.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
 
 
 def rendered(names: ProjectNames) -> dict[Path, str]:
-    """Every file of the project by its path, but for the generated definition."""
+    """Every file of the project by its path, but for the chart, which follows from them."""
     found: dict[Path, str] = {}
     _collect(files("steersman.cli.develop") / "scaffold", Path(), names, found)
     return dict(sorted(found.items()))
@@ -138,17 +146,25 @@ def rendered(names: ProjectNames) -> dict[Path, str]:
 def _collect(folder: Traversable, at: Path, names: ProjectNames, found: dict[Path, str]) -> None:
     for entry in folder.iterdir():
         if entry.is_dir():
-            _collect(entry, at / names.put_into(entry.name), names, found)
+            folder_name = ".github" if entry.name == "github" else names.put_into(entry.name)
+            _collect(entry, at / folder_name, names, found)
         elif entry.name.endswith(".in"):
             name = entry.name.removesuffix(".in")
             found[at / (".gitignore" if name == "gitignore" else name)] = names.put_into(entry.read_text())
 
 
-def _definition(folder: Path, names: ProjectNames) -> str:
-    import yaml
+def _chart(folder: Path, names: ProjectNames) -> dict[Path, str]:
+    """The chart that `make chart` writes for the project in `folder`."""
+    import sys
 
-    from steersman.cli.python_files import kinds_in, load_python
-    from steersman.crd import crd_manifest
+    from steersman.cli.install.chart import chart_files
 
-    (kind,) = kinds_in(load_python(str(folder / "src" / names.package / "types.py")))
-    return yaml.safe_dump(crd_manifest(kind), sort_keys=False)
+    source = str(folder / "src")
+    sys.path.insert(0, source)
+    try:
+        made = chart_files([f"{names.package}.controller"], name=names.project, image=names.project)
+    finally:
+        sys.path.remove(source)
+        for module in [name for name in sys.modules if name.partition(".")[0] == names.package]:
+            del sys.modules[module]
+    return {Path("chart") / path: text for path, text in made.items()}

@@ -122,6 +122,7 @@ def chart_files(
             made[f"crds/{manifest['spec']['names']['plural']}.yaml"] = yaml.safe_dump(manifest, sort_keys=False)
         elif kind != "Namespace":  # helm --create-namespace makes it
             templates.setdefault(_FILES.get(kind, "rbac"), []).append(_template(manifest, installation))
+    templates["rbac"][0] = "".join(f"# {_escaped(line)}\n" for line in installation.unread()) + templates["rbac"][0]
     for path, parts in templates.items():
         made[f"templates/{path}.yaml"] = "---\n".join(parts)
     return made
@@ -145,6 +146,11 @@ resources:
   requests: {{cpu: 20m, memory: 96Mi}}
   limits: {{memory: 256Mi}}
 """
+
+
+def _escaped(text: str) -> str:
+    """Helm evaluates comments too."""
+    return text.replace("{{", "{ {")
 
 
 def _template(manifest: dict[str, Any], installation: FileInstallation) -> str:

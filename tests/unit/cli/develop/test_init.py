@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from steersman.cli.develop.init import ProjectNames, rendered
 from steersman.cli.main import _run
@@ -18,7 +20,7 @@ def project(tmp_path, capsys):
     assert _run(["init", str(folder), "--kind", "Proxy", "--group", "cache.example.org"]) == 0
     said = capsys.readouterr().out
     assert "an operator for Proxy (cache.example.org)" in said
-    assert "pip install -e '.[testing]'\n  pytest\n" in said
+    assert "make setup\n  make test\n  make run" in said
     return folder
 
 
@@ -32,11 +34,35 @@ def test_a_new_project_passes_its_own_tests(project):
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 passed" in ran.stdout
+    assert "5 passed" in ran.stdout  # the controller on both servers
 
 
 def test_the_chart_of_a_new_project_has_the_definition(project):
     assert "name: proxies.cache.example.org" in (project / "chart" / "crds" / "proxies.yaml").read_text()
+
+
+def test_the_chart_has_the_derived_rights_and_a_lease_of_its_own(project):
+    roles = list(
+        yaml.safe_load_all(re.sub(r"{{.*?}}", "x", (project / "chart" / "templates" / "rbac.yaml").read_text()))
+    )
+    (granted,) = [role["rules"] for role in roles if role["kind"] == "ClusterRole"]
+    deployments = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch", "create", "patch"]}
+    assert deployments in granted
+    (lease,) = [role["rules"] for role in roles if role["metadata"]["name"] == "x-lease" and "rules" in role]
+    assert [rule.get("resourceNames") for rule in lease] == [None, ["x"]]
+    assert '"{{ .Release.Namespace }}/{{ .Release.Name }}"' in (project / "chart/templates/deployment.yaml").read_text()
+
+
+def test_make_and_the_workflow_do_the_same(project):
+    (job,) = yaml.safe_load((project / ".github" / "workflows" / "test.yml").read_text())["jobs"].values()
+    targets = [step["run"].split()[1] for step in job["steps"] if "run" in step]
+    assert targets == ["setup", "check", "test"]
+    for target in (*targets, "chart", "test-embedded", "run", "image"):
+        subprocess.run(["make", "-n", target], cwd=project, check=True, capture_output=True)
+
+
+def test_the_package_is_not_left_behind_in_this_process(project):
+    assert not [name for name in sys.modules if name.startswith("cache_operator")]
 
 
 def test_no_placeholder_is_left(project):

@@ -55,3 +55,14 @@ def test_manifests_of_a_file_for_single_namespaces(capsys):
     assert config["data"]["steersman.yaml"] == "namespaces:\n- shop\n"
     (deployment,) = [obj for obj in objects if obj["kind"] == "Deployment"]
     assert "/etc/operator/steersman.yaml" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_a_call_that_cannot_be_read_is_named_above_the_rights(tmp_path, capsys):
+    file = tmp_path / "shop.py"
+    file.write_text(
+        "import steersman as sm\n\n\n@sm.controller(sm.ConfigMap)\nasync def shop(ctx, config):\n"
+        "    await ctx.client.get(config.anything, f'{{x}}')\n"
+    )
+    assert _run(["chart", str(file), "-d", str(tmp_path / "chart")]) == 0
+    first = (tmp_path / "chart" / "templates" / "rbac.yaml").read_text().splitlines()[0]
+    assert first.startswith(f"# {file}:6: cannot tell what ctx.client.get(config.anything, f'{{ {{x}}}}') needs")

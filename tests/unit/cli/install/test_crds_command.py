@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from steersman.cli.main import cli
+from steersman.cli.main import _run, cli
 
 CLEAN = '''
 from typing import Annotated
@@ -125,3 +125,8 @@ def test_yaml_is_the_default(boat):
 def test_our_own_kinds_have_nothing_to_correct(operator):
     result = crds("--operators", operator, "--check")
     assert (result.exit_code, result.stdout) == (0, "nothing to correct\n")
+
+
+@pytest.mark.parametrize("example", ["backup", "database", "uptime", "webapp"])
+def test_every_field_of_the_examples_has_a_description(example, capsys):
+    assert _run(["crds", f"examples/{example}.py", "--check"]) == 0, capsys.readouterr().out
