@@ -12,10 +12,12 @@ from steersman.web.model import WatchHealth
 from steersman.web.pages import health
 
 
-def elements(child: Any, name: str) -> list[Element]:
+def elements(child: object, name: str) -> list[Element]:
     if isinstance(child, Element):
         return [*([child] if child.tag == name else []), *elements(child.children, name)]
-    return [found for part in child for found in elements(part, name)] if isinstance(child, list | tuple) else []
+    if isinstance(child, list | tuple):
+        return [element for each in child for element in elements(each, name)]
+    return []
 
 
 def drawn(vitals: Any, at: Any, **watch: Any) -> Element:
