@@ -6,6 +6,7 @@ import ast
 import re
 import runpy
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).parents[3]
 OPERATORS = ROOT / "src" / "steersman" / "operators"
@@ -56,7 +57,7 @@ def trees():
         yield path, ast.parse(path.read_text())
 
 
-def is_call_of(node, *names):
+def is_call_of(node: ast.AST, *names: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in names
 
 
