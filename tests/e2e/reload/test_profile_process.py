@@ -48,8 +48,8 @@ async def start(full, tmp_path):
     full.write_kubeconfig(tmp_path / "kubeconfig")
     processes = []
 
-    async def start(profile, namespace, *options):
-        argv, environ = told(profile, namespace)
+    async def start(profile, namespace, *options, flags=None):
+        argv, environ = told(profile, namespace) if flags is None else (flags, {})
         base = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
         log = (tmp_path / "log").open("ab")
         try:
@@ -169,6 +169,57 @@ async def test_the_role_of_shipshape_is_enough(full, client, namespace, start, t
             marks.items()
             >= {"shipshape.io/config-hash-app": original.template("b")["shipshape.io/config-hash-app"]}.items()
         )
+
+    await eventually(restarted, "it is restarted", timeout=LONG)
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+
+
+ROLES = {  # as their manifests and charts grant them, in all namespaces
+    "xing": [
+        {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get", "watch", "list"]},
+        {
+            "apiGroups": ["apps", "extensions"],
+            "resources": ["deployments", "statefulsets"],
+            "verbs": ["get", "watch", "list", "patch"],
+        },
+    ],
+    "wave": [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps", "secrets"],
+            "verbs": ["list", "get", "update", "patch", "watch"],
+        },
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "update", "patch"]},
+        {
+            "apiGroups": ["apps"],
+            "resources": ["deployments", "daemonsets", "statefulsets"],
+            "verbs": ["list", "get", "update", "patch", "watch"],
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("profile", ROLES)
+async def test_the_cluster_roles_of_xing_and_wave_are_enough(full, client, namespace, start, profile):
+    limited = await full.user(f"{profile}-{namespace}", ROLES[profile])
+    original = next(program for program in ORIGINALS if program.dialect == profile)(namespace)
+    await put_source(client, namespace, "a")
+    await put_workload(client, original, "a")
+    process = await start(profile, namespace, "--kubeconfig", str(limited), flags=())
+
+    async def template():
+        return (await client.get(Deployment, "web", namespace=namespace)).spec.template.metadata.annotations or {}
+
+    async def applied():
+        return "steersman.dev/applied" in (await client.get(Deployment, "web", namespace=namespace)).annotations
+
+    await eventually(applied, "it is taken over", timeout=LONG)
+    before = await template()
+    await put_source(client, namespace, "b")
+
+    async def restarted():
+        return await template() != before
 
     await eventually(restarted, "it is restarted", timeout=LONG)
     process.send_signal(signal.SIGTERM)

@@ -6,6 +6,7 @@ import ast
 import re
 import runpy
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).parents[3]
 OPERATORS = ROOT / "src" / "steersman" / "operators"
@@ -56,6 +57,10 @@ def trees():
         yield path, ast.parse(path.read_text())
 
 
+def is_call_of(node: ast.AST, *names: str) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in names
+
+
 def event_reasons():
     """The reasons of Events and conditions: literals, and the table of reload's gates."""
     for path, tree in trees():
@@ -63,6 +68,8 @@ def event_reasons():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
                 words = [word.value for word in node.args if isinstance(word, ast.Constant)]
                 yield from (word for word in words if re.fullmatch(r"[A-Z]\w+", str(word)))
+            if is_call_of(node, "new_condition") and len(node.args) > 2 and isinstance(node.args[2], ast.Constant):
+                yield node.args[2].value
             if isinstance(node, ast.keyword) and node.arg == "reason" and isinstance(node.value, ast.Constant):
                 yield node.value.value
             if (
@@ -78,6 +85,30 @@ def test_every_reason_is_on_the_page_of_events_or_of_its_operator():
     reasons = {reason for reason in event_reasons() if isinstance(reason, str) and re.fullmatch(r"[A-Z]\w+", reason)}
     assert len(reasons) > 60
     assert sorted(reason for reason in reasons if f"`{reason}`" not in known) == []
+
+
+def test_every_reason_on_the_page_of_events_is_one_of_the_code():
+    page = (REFERENCE / "events.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
+    shown = {reason for row in rows for reason in re.findall(r"`(\w+)`", row)}
+    literals = {node.value for _, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert len(shown) > 100
+    assert sorted(reason for reason in shown - literals if reason.removeprefix("Pod") not in literals) == []
+
+
+def condition_types():
+    for _, tree in trees():
+        for node in ast.walk(tree):
+            if is_call_of(node, "new_condition", "find_condition"):
+                words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+                yield from [word for word in words if re.fullmatch(r"[A-Z]\w+", str(word))][:1]
+
+
+def test_every_type_of_condition_is_on_the_page_of_events_or_of_its_operator():
+    known = "".join((ROOT / "docs" / name).read_text() for name in ("reference/events.md", "hourglass.md"))
+    types = set(condition_types())
+    assert len(types) > 10
+    assert sorted(kind for kind in types if f"`{kind}`" not in known) == []
 
 
 def annotation_keys():
