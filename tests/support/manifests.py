@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "WIDGET_SCHEMA",
     "Manifest",
     "Space",
     "configmap",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from steersman.testing import eventually
 from tests.support.manifests import crd, widget, widgets_crd
 
 if TYPE_CHECKING:
@@ -385,3 +386,24 @@ async def test_a_negative_scale_is_an_invalid_object(api: RawApi, ns: Space, wid
     got = await api.patch(path(ns, widgets, "w") + "/scale", {"spec": {"replicas": -1}})
     assert got.status == 422
     assert [cause[:2] for cause in got.causes] == [("FieldValueInvalid", ".spec.replicas")]
+
+
+async def test_the_schema_of_the_stored_version_prunes_and_defaults_what_another_version_writes(
+    api: RawApi, ns: Space, group: str, install: Install
+):
+    def version(name: str, **fields: Any) -> dict[str, Any]:
+        spec = {"type": "object", "properties": fields}
+        schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+        return {"name": name, "served": True, "storage": name == "v1", "schema": schema}
+
+    text = {"type": "string"}
+    stored = version("v1", both=text, old=text | {"default": "o"})
+    await install(api, crd("Widget", group=group, schema={}, versions=[stored, version("v2", both=text, new=text)]))
+    body = widget(group, "w", {"both": "b", "new": "n"}) | {"apiVersion": f"{group}/v2"}
+
+    async def written() -> bool:
+        return (await api.post(path(ns, group, version="v2"), body)).status == 201
+
+    await eventually(written)
+    assert (await api.get(path(ns, group, "w"))).body["spec"] == {"both": "b", "old": "o"}
+    assert (await api.get(path(ns, group, "w", "v2"))).body["spec"] == {"both": "b"}

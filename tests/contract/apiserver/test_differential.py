@@ -42,13 +42,15 @@ async def duel(real: ApiServer, embedded: ApiServer) -> AsyncIterator[Duel]:
         yield duel
 
 
-def random_sequences(part: int) -> Callable[..., Awaitable[None]]:
+def random_sequences(
+    part: int, *, kinds: tuple[str, ...] = (), count: int = SEQUENCES // PARTS
+) -> Callable[..., Awaitable[None]]:
     """One share of the sequences, with its own seed, so that workers can run shares at the same time."""
 
     @pytest.mark.timeout(900)  # a failure is made small before it is shown
     @seed(SEED + part)
-    @settings(max_examples=SEQUENCES // PARTS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(steps=sequences())
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(steps=sequences(kinds=kinds))
     async def test(duel: Duel, steps: list[Step]) -> None:
         try:
             await duel.fight(steps, f"fuzz-{part}-{next(_numbers)}")
@@ -63,6 +65,7 @@ test_random_sequences_are_answered_alike_1 = random_sequences(1)
 test_random_sequences_are_answered_alike_2 = random_sequences(2)
 test_random_sequences_are_answered_alike_3 = random_sequences(3)
 test_random_sequences_are_answered_alike_4 = random_sequences(4)
+test_random_sequences_in_several_versions_are_answered_alike = random_sequences(5, kinds=("gadget",), count=25)
 
 
 # What the comparison itself must see and must not see

@@ -27,16 +27,19 @@ from tests.support.differential.steps import Step, from_lines, to_lines
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
+    from hypothesis.strategies import SearchStrategy
+
     from steersman.testing.raw_api import ApiServer
 
 
 @click.command()
 @click.option("--sequences", "count", default=500, show_default=True, help="How many sequences to try.")
 @click.option("--seed", "number", type=int, help="Where the random numbers start; printed, and random if left out.")
+@click.option("--kinds", help="Only these kinds, such as gadget, which has two versions; separated by commas.")
 @click.option("--longest", default=12, show_default=True, help="The most steps of one sequence.")
 @click.option("--survey", is_flag=True, help="Go on after a difference and count them by kind.")
 @click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Run the steps of this file only.")
-def main(count: int, number: int | None, longest: int, survey: bool, replay: Path | None) -> None:
+def main(count: int, number: int | None, kinds: str | None, longest: int, survey: bool, replay: Path | None) -> None:
     """Send random sequences of requests to the embedded and to a real API server, and compare every answer."""
     number = random.SystemRandom().randrange(2**32) if number is None else number
     with asyncio.Runner() as runner:
@@ -48,7 +51,8 @@ def main(count: int, number: int | None, longest: int, survey: bool, replay: Pat
                 _say("no difference" if found is None else str(found))
                 sys.exit(0 if found is None else 3)
             _say(f"seed {number}")
-            sys.exit(_survey(arena, count, number, longest) if survey else _hunt(arena, count, number, longest))
+            drawn = sequences(longest=longest, kinds=tuple(kinds.split(",")) if kinds else ())
+            sys.exit((_survey if survey else _hunt)(arena, count, number, drawn))
         finally:
             arena.close()
 
@@ -98,7 +102,7 @@ def _client(server: ApiServer) -> RawApi:
     return RawApi(server.url, token=server.token, ssl_context=ssl_context(server.ca_pem), user_agent="differential")
 
 
-def _hunt(arena: Arena, count: int, number: int, longest: int) -> int:
+def _hunt(arena: Arena, count: int, number: int, drawn: SearchStrategy[list[Step]]) -> int:
     """Until the first difference, which hypothesis makes as small as it can."""
     smallest: list[Difference] = []
     done = Counter[str]()
@@ -107,7 +111,7 @@ def _hunt(arena: Arena, count: int, number: int, longest: int) -> int:
     @settings(
         max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
     )
-    @given(sequences(longest=longest))
+    @given(drawn)
     def attempt(steps: list[Step]) -> None:
         done["sequences"] += 1
         done["steps"] += len(steps)
@@ -126,7 +130,7 @@ def _hunt(arena: Arena, count: int, number: int, longest: int) -> int:
     return 0
 
 
-def _survey(arena: Arena, count: int, number: int, longest: int) -> int:
+def _survey(arena: Arena, count: int, number: int, drawn: SearchStrategy[list[Step]]) -> int:
     """All differences, by what the first differing place is called, the shortest sequence of each."""
     found: dict[str, list[Difference]] = {}
     done = Counter[str]()
@@ -139,7 +143,7 @@ def _survey(arena: Arena, count: int, number: int, longest: int) -> int:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(sequences(longest=longest))
+    @given(drawn)
     def attempt(steps: list[Step]) -> None:
         done["sequences"] += 1
         if (difference := arena.fight(steps)) is not None:

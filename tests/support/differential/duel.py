@@ -15,7 +15,17 @@ import msgspec
 from steersman.testing.raw_api import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.support.differential.normalize import Normalizer
 from tests.support.differential.steps import GROUP, KINDS, Step
-from tests.support.manifests import configmap, deployment, pod, secret, service, widget, widgets_crd
+from tests.support.manifests import (
+    WIDGET_SCHEMA,
+    configmap,
+    crd,
+    deployment,
+    pod,
+    secret,
+    service,
+    widget,
+    widgets_crd,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +174,10 @@ class Side:
         return self._api.watch(self._path(step), resourceVersion=self._start[step.kind], **self._selectors(step))
 
     def _path(self, step: Step, name: str | None = None, subresource: str = "") -> str:
-        return KINDS[step.kind].path(self._namespace, name, subresource or None)
+        kind = KINDS[step.kind]
+        if step.version:
+            kind = msgspec.structs.replace(kind, version=step.version)
+        return kind.path(self._namespace, name, subresource or None)
 
     def _selectors(self, step: Step) -> dict[str, Any]:
         fields = [step.fields] if step.fields else []
@@ -252,26 +265,40 @@ def ruled_widgets_crd() -> dict[str, Any]:
     return definition
 
 
+def gadgets_crd() -> dict[str, Any]:
+    """A kind in two versions: what one of them prunes, the other keeps. Defaults are the same in both."""
+    definition = crd("Gadget", group=GROUP, schema=WIDGET_SCHEMA, subresources={"status": {}})
+    first = definition["spec"]["versions"][0]
+    second = copy.deepcopy(first) | {"name": "v2", "storage": False}
+    fields = second["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    del fields["title"]
+    fields["extra"] = {"type": "string"}
+    definition["spec"]["versions"].append(second)
+    return definition
+
+
 class Duel:
-    """Two servers with the same custom resource installed."""
+    """Two servers with the same custom resources installed."""
 
     def __init__(self, one: RawApi, two: RawApi) -> None:
         self._apis = (one, two)
 
     async def prepare(self) -> None:
-        """Install the custom resource on both."""
+        """Install the custom resources on both."""
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for api in self._apis:
-            made = await api.post(crds, ruled_widgets_crd())
-            assert made.status in {201, 409}, made.body
-            await api.eventually(f"/apis/{GROUP}/v1/widgets", lambda answer: answer.status == 200)
-            await self._until_writable(api)
+            for kind, definition in (("widget", ruled_widgets_crd()), ("gadget", gadgets_crd())):
+                made = await api.post(crds, definition)
+                assert made.status in {201, 409}, made.body
+                for version in definition["spec"]["versions"]:
+                    await self._until_writable(api, kind, version["name"])
 
-    async def _until_writable(self, api: RawApi) -> None:
+    async def _until_writable(self, api: RawApi, name: str, version: str) -> None:
         """A new resource answers reads a moment before it takes writes."""
-        path = KINDS["widget"].path("default", "probe")
+        kind = msgspec.structs.replace(KINDS[name], version=version)
+        probe = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "probe"}}
         async with asyncio.timeout(30):
-            while (await api.apply(path, widget(GROUP, "probe"), dryRun="All")).status != 201:
+            while (await api.apply(kind.path("default", "probe"), probe, dryRun="All")).status != 201:
                 pass
 
     async def fight(self, steps: Sequence[Step], namespace: str) -> None:

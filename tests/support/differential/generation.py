@@ -15,11 +15,14 @@ from tests.support.differential import policies, workloads
 from tests.support.differential.steps import KINDS, Revision, Step, Verb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hypothesis.strategies import SearchStrategy
 
 __all__ = ["sequences"]
 
 NAMES = ("a", "b")
+VERSIONS = {"gadget": ("v1", "v2")}
 MANAGERS = ("one", "two", "three")
 SELECTORS = ("", "", "app=web", "app!=db", "tier", "app in (web, db),tier=front", "!app")
 _WATCHABLE = ("configmap", "secret", "deployment", "service", "widget")
@@ -95,6 +98,7 @@ _CONTENT: dict[str, SearchStrategy[dict[str, Any]]] = {
     "configmap": _configmap(),
     "secret": _secret(),
     "widget": _widget(),
+    "gadget": _widget(),
     "service": optional(spec=workloads.service_spec()),
     "pod": optional(spec=workloads.pod_spec()),
     "deployment": optional(spec=workloads.deployment_spec()),
@@ -172,8 +176,8 @@ _verbs = st.sampled_from([verb for verb, weight in _WEIGHTS.items() for _ in ran
 
 
 @st.composite
-def _step(draw: st.DrawFn) -> Step:
-    kind, name, manager = draw(_kinds), draw(st.sampled_from(NAMES)), draw(st.sampled_from(MANAGERS))
+def _step(draw: st.DrawFn, kinds: SearchStrategy[str] = _kinds) -> Step:
+    kind, name, manager = draw(kinds), draw(st.sampled_from(NAMES)), draw(st.sampled_from(MANAGERS))
     match verb := draw(_verbs):
         case "delete" | "get":
             step = Step(verb=verb, kind=kind, name=name)
@@ -198,7 +202,7 @@ def _step(draw: st.DrawFn) -> Step:
         case "json":
             step = Step(verb=verb, kind=kind, name=name, manager=manager, body=draw(_operations(kind)))
         case _:
-            if verb == "merge" and draw(st.integers(0, 3)) == 0:
+            if verb == "merge" and kinds is _kinds and draw(st.integers(0, 3)) == 0:
                 return draw(_subresource(name, manager))
             body = draw(_fragment(kind))
             if verb == "strategic":
@@ -299,6 +303,19 @@ def _watch(draw: st.DrawFn) -> Step:
     )
 
 
+@st.composite
+def _versioned(draw: st.DrawFn, kinds: Sequence[str]) -> Step:
+    """A step on one of few kinds; one with several versions is written and read in any of them."""
+    step = draw(_step(st.sampled_from(kinds)))
+    if step.kind not in VERSIONS:
+        return step
+    version = draw(st.sampled_from(VERSIONS[step.kind]))
+    if isinstance(step.body, dict) and "apiVersion" in step.body:
+        api_version = f"{KINDS[step.kind].group}/{version}"
+        step = replace(step, body={**step.body, "apiVersion": api_version})
+    return replace(step, version=version)
+
+
 def _always_changing(step: Step, index: int) -> Step:
     """A scale that changes nothing damages managedFields on the real server (docs/embedded-server.md); avoid it."""
     if step.subresource != "scale" or step.body["spec"]["replicas"] < 0:
@@ -308,15 +325,18 @@ def _always_changing(step: Step, index: int) -> Step:
 
 def _certain(step: Step) -> Step:
     """Applying empty metadata to a custom resource is a write or not by chance on a busy real server; avoid it."""
-    if (step.verb, step.kind, step.subresource) != ("apply", "widget", ""):
+    if step.verb != "apply" or step.kind not in {"widget", "gadget"} or step.subresource:
         return step
     meta = {key: value for key, value in step.body["metadata"].items() if value}
     return replace(step, body={**step.body, "metadata": meta})
 
 
 @st.composite
-def sequences(draw: st.DrawFn, *, longest: int = 12) -> list[Step]:
-    """A few writes and reads, then the watches that saw them."""
-    steps = draw(st.lists(_step(), min_size=1, max_size=longest))
+def sequences(draw: st.DrawFn, *, longest: int = 12, kinds: Sequence[str] = ()) -> list[Step]:
+    """A few writes and reads, then the watches that saw them; or writes and reads of these kinds only."""
+    step = _versioned(kinds) if kinds else _step()
+    steps = draw(st.lists(step, min_size=1, max_size=longest))
+    if kinds:
+        return [_certain(step) for step in steps]
     watches = draw(st.lists(_watch(), max_size=2, unique_by=lambda step: step.kind))
     return [_certain(_always_changing(step, index)) for index, step in enumerate(steps)] + watches

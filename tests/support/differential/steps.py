@@ -35,6 +35,7 @@ KINDS: dict[str, Kind] = {
     "role": Kind(group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles"),
     "lease": Kind(group="coordination.k8s.io", version="v1", kind="Lease", plural="leases"),
     "widget": Kind(group=GROUP, version="v1", kind="Widget", plural="widgets"),
+    "gadget": Kind(group=GROUP, version="v1", kind="Gadget", plural="gadgets"),  # and v2, with another schema
 }
 
 Verb = Literal[
@@ -56,6 +57,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: Any = None
     manager: str = ""  # fieldManager; empty leaves it to the user agent
     subresource: str = ""
+    version: str = ""  # of the request; empty: the version of the kind
     revision: Revision = "none"  # what a write or a delete says it expects
     uid: Revision = "none"  # what a delete says it expects
     force: bool = False

@@ -40,8 +40,8 @@ _CORE_NAMES = {old: new for new, old in _EVENT_NAMES.items()}
 def converter(info: ResourceInfo, *, reread: bool = False) -> Callable[[JSON], JSON] | None:
     """From the stored content to the content of `info`'s version; None when they are the same.
 
-    A custom resource is pruned and defaulted by the schema of the version it is read in. `reread` asks for that even
-    in the stored version, after the schema changed.
+    A custom resource is pruned and defaulted by the schema of the version it is stored in, then pruned by that of the
+    version it is read in. `reread` asks for the first even in the stored version, after the schema changed.
     """
     kind, stored = info.kind, info.storage
     same = (kind.group, kind.version) == (stored.group, stored.version)
@@ -49,7 +49,9 @@ def converter(info: ResourceInfo, *, reread: bool = False) -> Callable[[JSON], J
         webhook = info.custom.conversion
         if webhook is not None:
             return lambda obj: info.structural.admit(converted(webhook, obj, kind.api_version))
-        return None if same and not reread else info.structural.admit
+        if same:
+            return info.structural.admit if reread else None
+        return info.structural.prune
     if same:
         return None
     rename = _FROM_STORAGE[kind.api_version, kind.kind]
@@ -80,7 +82,7 @@ def to_storage(info: ResourceInfo, obj: JSON) -> JSON:
     if info.custom is not None:
         webhook = info.custom.conversion
         if webhook is None:
-            return {**obj, **typed}
+            return {**info.storage_structural.admit(obj), **typed}
         result = converted(webhook, obj, stored.api_version)
         converted(webhook, result, kind.api_version)  # what the writer will be shown, known before the write
         return result

@@ -107,6 +107,7 @@ class CustomType(msgspec.Struct, frozen=True, kw_only=True):
 
     definition: str  # name of the CustomResourceDefinition
     openapi: dict[str, Any]  # openAPIV3Schema as stored
+    storage_openapi: dict[str, Any]  # that of the version in which objects are stored
     preserve_unknown: bool = False  # spec.preserveUnknownFields of an old definition
     conversion: ConversionWebhook | None = None  # None: versions differ in name only
 
@@ -163,6 +164,14 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=Fals
 
         assert self.custom is not None
         return Structural.compile(self.custom.openapi, preserve=self.custom.preserve_unknown)
+
+    @cached_property
+    def storage_structural(self) -> Structural:
+        """The same for the version in which objects are stored."""
+        from steersman.apiserver.crd.compiled_schema import Structural
+
+        assert self.custom is not None
+        return Structural.compile(self.custom.storage_openapi, preserve=self.custom.preserve_unknown)
 
     @property
     def converts(self) -> bool:

@@ -225,7 +225,8 @@ def custom_resources(definition: JSON) -> tuple[ResourceInfo, ...]:
             scale=_scale(version),
             custom=CustomType(
                 definition=definition["metadata"]["name"],
-                openapi=(version.get("schema") or {}).get("openAPIV3Schema") or {},
+                openapi=_openapi(version),
+                storage_openapi=next(_openapi(item) for item in spec["versions"] if item["storage"]),
                 preserve_unknown=bool(spec.get("preserveUnknownFields")),
                 conversion=ConversionWebhook.from_wire(spec.get("conversion") or {}),
             ),
@@ -233,6 +234,10 @@ def custom_resources(definition: JSON) -> tuple[ResourceInfo, ...]:
         for version in spec["versions"]
         if version["served"]
     )
+
+
+def _openapi(version: JSON) -> JSON:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
 
 
 def _with_condition(conditions: list[JSON] | None, kind: str, value: tuple[str, str, str], now: str) -> list[JSON]:
