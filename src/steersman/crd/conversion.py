@@ -64,7 +64,8 @@ def convert(versions: Sequence[type[Resource]], obj: dict[str, Any], api_version
         before = decode_partial(obj, known[source])
         after = via_hub(before, known[api_version])
         body = {**to_wire(after), "metadata": _metadata(meta, after.metadata)}
-        missing = {"spec", "status"} - obj.keys()  # of an apply, or not yet reported: nothing is made of nothing
+        # A section that the version has and the object has not (of an apply, or not yet reported) stays away.
+        missing = set(known[source].__struct_encode_fields__) - obj.keys()
         return {key: value for key, value in body.items() if key not in missing}
     except Exception as error:
         expected = isinstance(error, ValueError | SteersmanError)

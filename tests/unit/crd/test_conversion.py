@@ -108,6 +108,23 @@ def test_an_apply_has_objects_converted_that_lack_required_fields():
     assert convert(VERSIONS, {**owned, "spec": {}}, "example.org/v2")["spec"] == {"length": "0cm", "strands": 3}
 
 
+def test_a_section_that_only_the_other_version_has_is_made():
+    class Flat(sm.Resource, group="example.org", version="v0", kind="Rope", hub=Rope):
+        size: int
+
+        def convert_to(self) -> Rope:
+            return Rope(spec=Rope.Spec(length=f"{self.size}cm"))
+
+        @classmethod
+        def convert_from(cls, hub: Rope) -> Any:
+            return cls(size=int(hub.spec.length.removesuffix("cm")))
+
+    flat = {"apiVersion": "example.org/v0", "kind": "Rope", "metadata": META, "size": 7}
+    hub = convert([Flat, Rope], flat, "example.org/v2")
+    assert hub == rope("v2", length="7cm")
+    assert convert([Flat, Rope], hub, "example.org/v0") == flat
+
+
 def test_a_missing_field_of_a_partial_object_is_empty_and_others_are_kept():
     when = "2026-01-02T03:04:05Z"
     spec = {"parts": [{"name": "x"}], "optional": {"when": when, "port": 0}}
