@@ -134,6 +134,15 @@ async def test_both_versions_are_listed_and_watched(ropes, client, namespace):
     assert (seen[RopeV1].spec.size, seen[Rope].spec.length, seen[Rope].name) == (3, "3cm", "c")
 
 
+async def test_one_manager_applies_in_both_versions(ropes, client, namespace):
+    await client.apply(rope(RopeV1, "a", namespace, size=7))
+    await client.apply(rope(Rope, "a", namespace, length="8cm", colour="red"))
+    spoke = await client.get(RopeV1, "a", namespace=namespace)
+    assert (spoke.spec.size, spoke.annotations) == (8, {"colour": "red"})
+    await client.apply(rope(RopeV1, "a", namespace, size=9))
+    assert (await client.get(Rope, "a", namespace=namespace)).spec.length == "9cm"
+
+
 async def test_an_object_that_cannot_be_converted_is_named_with_the_reason(ropes, client, namespace):
     await client.create(rope(Rope, "odd", namespace, length="3 inches"))
     said = rf'Rope {namespace}/odd from {GROUP}/v2 to {GROUP}/v1: spec.length: "3 inches" has no value in cm'

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from steersman.crd.partial_objects import decode_partial
 from steersman.errors import SteersmanError
-from steersman.kube.api.objects import Resource, decode, to_wire
+from steersman.kube.api.objects import Resource, to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +61,12 @@ def convert(versions: Sequence[type[Resource]], obj: dict[str, Any], api_version
         for version in (source, api_version):
             if version not in known:
                 raise ConversionError(f"unknown version (known: {', '.join(sorted(known))})")  # noqa: TRY301
-        converted = via_hub(decode(msgspec.json.encode(obj), known[source]), known[api_version])
-        return {**to_wire(converted), "metadata": _metadata(meta, converted.metadata)}
+        before = decode_partial(obj, known[source])
+        after = via_hub(before, known[api_version])
+        body = {**to_wire(after), "metadata": _metadata(meta, after.metadata)}
+        # A section that the version has and the object has not (of an apply, or not yet reported) stays away.
+        missing = set(known[source].__struct_encode_fields__) - obj.keys()
+        return {key: value for key, value in body.items() if key not in missing}
     except Exception as error:
         expected = isinstance(error, ValueError | SteersmanError)
         why = str(error) if expected else f"{type(error).__name__}: {error}"

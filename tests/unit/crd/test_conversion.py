@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
 import steersman as sm
 from steersman.crd.conversion import convert
+from steersman.crd.partial_objects import decode_partial
 from steersman.errors import ConfigError, SteersmanError
 from steersman.runtime.webhook.conversion import ConversionWebhook
 from tests.support.docs.pages import blocks_of
@@ -79,6 +81,58 @@ def test_an_object_is_converted_by_way_of_the_hub_and_keeps_its_metadata(obj, ve
 def test_a_conversion_that_passes_metadata_on_may_remove_annotations():
     metadata = convert(VERSIONS, rope("v2", length="5cm"), "example.org/v1beta1")["metadata"]
     assert metadata == {key: value for key, value in META.items() if key != "annotations"}
+
+
+class Part(sm.Struct):
+    name: str
+    when: dt.datetime
+    colour: Literal["red", "blue"]
+    port: Annotated[int, sm.Ge(1)]
+
+
+class Whole(sm.Resource, group="example.org", version="v1"):
+    class Spec(sm.Struct):
+        text: Annotated[str, sm.Pattern("^a+$")]
+        part: Part
+        parts: list[Part]
+        optional: Part | None = None
+        count: int = 3
+
+    spec: Spec
+
+
+def test_an_apply_has_objects_converted_that_lack_required_fields():
+    """The API server asks for what one manager owns in the version of another manager."""
+    owned = {"apiVersion": "example.org/v1", "kind": "Rope", "metadata": META}
+    assert convert(VERSIONS, owned, "example.org/v2") == {**owned, "apiVersion": "example.org/v2"}
+    assert convert(VERSIONS, {**owned, "spec": {}}, "example.org/v2")["spec"] == {"length": "0cm", "strands": 3}
+
+
+def test_a_section_that_only_the_other_version_has_is_made():
+    class Flat(sm.Resource, group="example.org", version="v0", kind="Rope", hub=Rope):
+        size: int
+
+        def convert_to(self) -> Rope:
+            return Rope(spec=Rope.Spec(length=f"{self.size}cm"))
+
+        @classmethod
+        def convert_from(cls, hub: Rope) -> Any:
+            return cls(size=int(hub.spec.length.removesuffix("cm")))
+
+    flat = {"apiVersion": "example.org/v0", "kind": "Rope", "metadata": META, "size": 7}
+    hub = convert([Flat, Rope], flat, "example.org/v2")
+    assert hub == rope("v2", length="7cm")
+    assert convert([Flat, Rope], hub, "example.org/v0") == flat
+
+
+def test_a_missing_field_of_a_partial_object_is_empty_and_others_are_kept():
+    when = "2026-01-02T03:04:05Z"
+    spec = {"parts": [{"name": "x"}], "optional": {"when": when, "port": 0}}
+    seen = decode_partial({"metadata": META, "spec": spec}, Whole).spec
+    assert (seen.text, seen.count, seen.part.name, seen.part.when) == ("", 3, "", None)
+    assert seen.part.colour in ("red", "blue")
+    assert seen.parts[0].name == "x"
+    assert (seen.optional.when, seen.optional.port) == (dt.datetime.fromisoformat(when), 0)
 
 
 @pytest.mark.parametrize(
