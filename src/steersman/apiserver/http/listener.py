@@ -30,6 +30,7 @@ from steersman.apiserver.http.non_resource_endpoints import PUBLIC, NonResourceE
 from steersman.apiserver.http.requests import Query, Request, Route, negotiate, route, verb_of
 from steersman.apiserver.http.state import Reply
 from steersman.apiserver.storage.watch import Watch
+from steersman.apiserver.subresources.pod_streams import PodStreams
 from steersman.apiserver.write.decoding import MAX_BODY
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Listener:
 
     def __init__(self, api: Api, faults: Faults, caller: WebhookCaller, *, log_size: int = 100_000) -> None:
         self.pages = NonResourceEndpoints(api)
+        self.pods = PodStreams(api)
         self.log: deque[LogEntry] = deque(maxlen=log_size)
         self._api = api
         self._caller = caller
@@ -148,11 +150,16 @@ class Listener:
             raise forbidden_request(user, request_attributes(http.method, exchange.path, query))
         if exchange.is_page:
             return self._response(exchange, self.pages.page(exchange.path, query, http.headers))
-        found = exchange.route = route(self._api.registry, exchange.path)
+        stream = self.pods.route(exchange.path)
+        found = exchange.route = stream or route(self._api.registry, exchange.path)
         exchange.verb = verb_of(http.method, found, query)
         fault = self._faults.match(exchange.verb, found, exchange.agent) if self._faults else None
         if fault is not None:
             await self._before(http, fault)
+        if stream is not None:
+            spoken = await self.pods.respond(http, stream)
+            exchange.status = 101
+            return self._response(exchange, spoken) if isinstance(spoken, Reply) else spoken
         request = Request(
             http.method,
             found,

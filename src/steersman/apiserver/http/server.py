@@ -75,6 +75,7 @@ class EmbeddedServer:
         self._caller = WebhookCaller(self.api, self.services)
         self.api.hub.convert = self._caller.convert
         self._handler = Listener(self.api, self.faults, self._caller)
+        self.pods = self._handler.pods  # what pods answer to logs, exec and port-forward
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
 

@@ -217,7 +217,7 @@ async def test_a_process_that_lost_its_lease_can_neither_open_a_shell_nor_go_on_
 
 async def test_the_example_of_the_documentation_works(server, client):
     page = Path(__file__).parents[4] / "docs" / "howto" / "pods.md"
-    (block,) = [block for block in blocks_of(page, page.parents[2]) if block.language == "python"]
+    block, *_ = [block for block in blocks_of(page, page.parents[2]) if block.language == "python"]
     shown: dict[str, Any] = {"sm": sm, "asyncio": asyncio}
     exec(block.text, shown)
     assert await shown["back_up"](client, "db-0") == b"CREATE TABLE orders;"
