@@ -60,6 +60,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Develop": {
         "init": ("steersman.cli.develop.init", "Start an operator project that passes its own tests."),
+        "dev": ("steersman.cli.develop.dev", "Run an operator on an embedded server, again at every save of its code."),
         "apiserver": (
             "steersman.cli.develop.apiserver",
             "Run the embedded API server: a small Kubernetes API in memory.",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from steersman.apiserver import EmbeddedServer
 
-__all__ = ["command"]
+__all__ = ["command", "simulated"]
 
 
 @click.command()
@@ -107,14 +107,14 @@ async def _serve(server: EmbeddedServer, kubeconfig: Path | None, *, simulate: b
             click.echo(f"listening on {server.url}, kubeconfig in {kubeconfig}")
         else:
             click.echo(f"listening on {server.url}; --kubeconfig-out FILE writes the credentials")
-        async with _simulation(server) if simulate else nullcontext():
+        async with simulated(server) if simulate else nullcontext():
             await stop.wait()
     finally:
         await server.stop()
 
 
 @asynccontextmanager
-async def _simulation(server: EmbeddedServer) -> AsyncIterator[None]:
+async def simulated(server: EmbeddedServer) -> AsyncIterator[None]:
     """Controllers and two nodes, through the server's own API."""
     from steersman.kube.client.client import Client
     from steersman.kube.config.config import AuthInfo, Config
