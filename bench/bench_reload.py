@@ -5,7 +5,7 @@ fan-out    one ConfigMap that many Deployments use changes: one patch each, no r
 no-op      an edit of the ConfigMap's metadata: no request
 idle       rollouts are over and nothing happens: nothing but watches (and a Lease) is renewed
 stuck      rollouts that never end: how often pods are listed to find out why
-storm      many sources edited without pause: rollouts bounded by the window, converged soon after the last edit
+storm      many sources edited again and again: rollouts bounded by the window, converged soon after the last edit
 empty      a cluster without workloads
 memory     thousands of large Secrets that no workload uses, beside many Deployments
 """
@@ -213,8 +213,8 @@ async def stuck(results: Results, count: int, seconds: float) -> None:
     results.bar("LIST pods a second, all stuck rollouts together", lists / seconds, 1.02)
 
 
-async def storm(results: Results, sources: int, workloads: int, seconds: float) -> None:
-    """Sources edited without pause."""
+async def storm(results: Results, sources: int, workloads: int, total: int, seconds: float) -> None:
+    """Sources edited at a rate that leaves no window quiet."""
     names = [f"app-{number}" for number in range(sources)]
     async with ControlPlane() as plane, plane.api(user_agent=LOAD) as api:
         await create(api, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -227,11 +227,12 @@ async def storm(results: Results, sources: int, workloads: int, seconds: float) 
                 return min(await restarts(api)) == 0
 
             await eventually(seeded, "all are seeded")
-            edits, began, cpu = 0, time.monotonic(), child.usage().cpu
-            while time.monotonic() - began < seconds:
-                edits += 1
+            began, cpu = time.monotonic(), child.usage().cpu
+            for edits in range(1, total + 1):
                 await api.patch(f"{CONFIGMAPS}/{names[edits % sources]}", {"data": {"mode": str(edits)}})
+                await asyncio.sleep(began + edits * seconds / total - time.monotonic())
             ended = time.monotonic()
+            took = ended - began
             await create(api, DEPLOYMENTS, deployment("fresh", names))  # seeded with what they say at the end
 
             async def converged() -> bool:
@@ -244,15 +245,15 @@ async def storm(results: Results, sources: int, workloads: int, seconds: float) 
             await eventually(converged, "all run the last edit")
             late, cpu = time.monotonic() - ended, child.usage().cpu - cpu
             most = max(await restarts(api))
-    results.add(name=f"{sources} sources, {edits} edits in {seconds:.0f} s", seconds=late, rollouts=most, cpu=cpu)
-    results.bar("rollouts per workload in a storm", most, math.ceil(seconds / MAX_DELAY) + 1)
+    results.add(name=f"{sources} sources, {total:,} edits in {took:.0f} s", seconds=late, rollouts=most, cpu=cpu)
+    results.bar("rollouts per workload in a storm", most, math.ceil(took / MAX_DELAY) + 1)
     results.bar("seconds from the last edit to convergence", late, MAX_DELAY + 1)
     results.bar("CPU seconds of a storm, until convergence", cpu, 1.5)
 
 
 async def empty(results: Results) -> None:
     """Nothing to do."""
-    async with ControlPlane() as plane, operator(plane, "") as child:
+    async with ControlPlane() as plane, operator(plane, "reload: {}\n") as child:
 
         async def watches() -> bool:
             return plane.audit.count(user_agent=OURS, verb="watch", resource="deployments") > 0
@@ -316,7 +317,7 @@ async def run(options: argparse.Namespace) -> int:
     if "stuck" in options.parts:
         await stuck(results, options.deployments, options.stuck)
     if "storm" in options.parts:
-        await storm(results, options.sources, options.workloads, options.seconds)
+        await storm(results, options.sources, options.workloads, options.edits, options.seconds)
     if "empty" in options.parts:
         await empty(results)
     if "memory" in options.parts:
@@ -335,7 +336,8 @@ def main() -> int:
     parser.add_argument("--stuck", type=float, default=60.0, help="seconds to count requests while rollouts are stuck")
     parser.add_argument("--sources", type=int, default=50)
     parser.add_argument("--workloads", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of edits without pause")
+    parser.add_argument("--edits", type=int, default=2_870)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of edits")
     parser.add_argument("--secrets", type=int, default=5_000)
     parser.add_argument("--beside", type=int, default=1_000, help="Deployments beside the Secrets")
     parser.add_argument("--size", type=int, default=40 * 1024, help="bytes of a Secret")
