@@ -421,6 +421,16 @@ async def test_after_a_random_schedule_nothing_is_lost_and_nothing_was_done_twic
     await Trial(await road_to(server), seed).run()
 
 
+async def test_faults_of_the_server_reach_the_controller(embedded, road_to):
+    trial, before = Trial(await road_to(embedded), seed=3000), len(embedded.faults.hits)
+    trial._misbehave("500", 0.0)
+    client = await trial.road.client(through=True, user_agent=trial.agent)
+    with contextlib.suppress(KubeError):
+        await client.list(Child, namespace="default")
+    trial._lift()
+    assert [hit.effect for hit in embedded.faults.hits[before:]] == ["error"]
+
+
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.timeout(600)
