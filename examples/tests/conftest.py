@@ -43,7 +43,7 @@ async def installed(example, client):
 @pytest.fixture
 async def review(installed, client, namespace):
     """What the server says about an object when it has asked the example's webhooks: why it is refused, else ""."""
-    hooks, registry = hooks_in(installed), CollectorRegistry()
+    hooks, registry = hooks_in([installed]), CollectorRegistry()
     certificates = sm.ManagedCertificates(
         client, namespace=namespace, secret="webhooks", names=["127.0.0.1"], configuration=namespace
     )

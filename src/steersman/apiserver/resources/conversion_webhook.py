@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Conversion",
     "ConversionOutcome",
-    "ConversionWebhook",
+    "WebhookConversion",
     "PendingConversions",
     "conversion_review",
     "converted",
@@ -45,14 +45,14 @@ ConversionKey = tuple[str, bytes]
 ConversionOutcome = JSON | str  # the object, or why there is none
 
 
-class ConversionWebhook(msgspec.Struct, frozen=True):
+class WebhookConversion(msgspec.Struct, frozen=True):
     """The webhook that converts the objects of one definition."""
 
     target: WebhookTarget
     review_version: str
 
     @classmethod
-    def from_wire(cls, conversion: JSON) -> ConversionWebhook | None:
+    def from_wire(cls, conversion: JSON) -> WebhookConversion | None:
         """The webhook of a definition's `spec.conversion`; None when versions differ in name only."""
         if conversion.get("strategy") != "Webhook":
             return None
@@ -64,7 +64,7 @@ class ConversionWebhook(msgspec.Struct, frozen=True):
 class Conversion(msgspec.Struct, frozen=True):
     """One object that is needed in another version."""
 
-    webhook: ConversionWebhook
+    webhook: WebhookConversion
     object: JSON
     api_version: str  # the wanted one
 
@@ -86,7 +86,7 @@ class PendingConversions(Exception):  # noqa: N818  the step goes on once they a
 _known: ContextVar[dict[ConversionKey, ConversionOutcome] | None] = ContextVar("known_conversions", default=None)
 
 
-def converted(webhook: ConversionWebhook, obj: JSON, api_version: str) -> JSON:
+def converted(webhook: WebhookConversion, obj: JSON, api_version: str) -> JSON:
     """`obj` in another version. Raises PendingConversions, or the error of the webhook."""
     if obj["apiVersion"] == api_version:
         return obj
@@ -99,7 +99,7 @@ def converted(webhook: ConversionWebhook, obj: JSON, api_version: str) -> JSON:
     return {**outcome, "metadata": _restored(obj["metadata"], outcome["metadata"])}
 
 
-def prepare(webhook: ConversionWebhook, objects: Iterable[JSON], api_version: str) -> None:
+def prepare(webhook: WebhookConversion, objects: Iterable[JSON], api_version: str) -> None:
     """Have all objects converted in one call, before they are needed one by one."""
     known = _known.get() or {}
     wanted = [Conversion(webhook, obj, api_version) for obj in objects if obj["apiVersion"] != api_version]
@@ -132,7 +132,7 @@ async def with_conversions(
         known |= {item.key: outcome for item, outcome in zip(conversions, outcomes, strict=True)}
 
 
-def conversion_review(webhook: ConversionWebhook, uid: str, conversions: list[Conversion]) -> bytes:
+def conversion_review(webhook: WebhookConversion, uid: str, conversions: list[Conversion]) -> bytes:
     """The body of a request for objects that are all wanted in one version."""
     request = {
         "uid": uid,
@@ -158,7 +158,7 @@ _decode = msgspec.json.Decoder(_ConversionReview).decode
 
 
 def converted_objects(
-    webhook: ConversionWebhook, uid: str, conversions: list[Conversion], body: bytes
+    webhook: WebhookConversion, uid: str, conversions: list[Conversion], body: bytes
 ) -> list[ConversionOutcome]:
     """The objects in a response, in the order they were asked for; ValueError says what is wrong with it."""
     try:

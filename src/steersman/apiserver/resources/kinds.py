@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.apiserver.resources.conversion_webhook import ConversionWebhook
+from steersman.apiserver.resources.conversion_webhook import WebhookConversion
 from steersman.kube.api.gvk import Kind
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class CustomType(msgspec.Struct, frozen=True, kw_only=True):
     openapi: dict[str, Any]  # openAPIV3Schema as stored
     storage_openapi: dict[str, Any]  # that of the version in which objects are stored
     preserve_unknown: bool = False  # spec.preserveUnknownFields of an old definition
-    conversion: ConversionWebhook | None = None  # None: versions differ in name only
+    conversion: WebhookConversion | None = None  # None: versions differ in name only
 
 
 class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.apiserver.resources.conversion_webhook import ConversionWebhook
+from steersman.apiserver.resources.conversion_webhook import WebhookConversion
 from steersman.apiserver.resources.kinds import BUILTINS, Column, CustomType, ResourceInfo, ScalePaths
 from steersman.kube.api.gvk import Kind
 
@@ -228,7 +228,7 @@ def custom_resources(definition: JSON) -> tuple[ResourceInfo, ...]:
                 openapi=_openapi(version),
                 storage_openapi=next(_openapi(item) for item in spec["versions"] if item["storage"]),
                 preserve_unknown=bool(spec.get("preserveUnknownFields")),
-                conversion=ConversionWebhook.from_wire(spec.get("conversion") or {}),
+                conversion=WebhookConversion.from_wire(spec.get("conversion") or {}),
             ),
         )
         for version in spec["versions"]

@@ -151,7 +151,10 @@ class Manager:
             from steersman.runtime.observability.health import HealthServer
             from steersman.runtime.webhook.cert_watcher import CertWatcher
 
-            reviews = self._clusters[""].client.with_options(timeout=REVIEW_SECONDS, retry=False)  # a caller waits
+            reviewer = None
+            if metrics == "token":
+                reviews = self._clusters[""].client.with_options(timeout=REVIEW_SECONDS, retry=False)  # a caller waits
+                reviewer = TokenAuthenticator(reviews)
             self._certificates = CertWatcher(certificates, clock=clock) if certificates is not None else None
             self.health = HealthServer(
                 listen,
@@ -167,7 +170,7 @@ class Manager:
                 certificates=self._certificates,
                 probes=probe_listen,
                 profiling=profiling,
-                reviewer=TokenAuthenticator(reviews) if metrics == "token" else None,
+                reviewer=reviewer,
             )
         for controller in controllers:
             self.add(controller)

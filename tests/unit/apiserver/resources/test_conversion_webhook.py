@@ -9,7 +9,7 @@ import pytest
 
 from steersman.apiserver.resources.conversion_webhook import (
     Conversion,
-    ConversionWebhook,
+    WebhookConversion,
     converted,
     converted_objects,
     prepare,
@@ -17,7 +17,7 @@ from steersman.apiserver.resources.conversion_webhook import (
 )
 from steersman.apiserver.status_errors import StatusError
 
-WEBHOOK = ConversionWebhook.from_wire(
+WEBHOOK = WebhookConversion.from_wire(
     {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://a"}, "conversionReviewVersions": ["v1"]}}
 )
 assert WEBHOOK is not None

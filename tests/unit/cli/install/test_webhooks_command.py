@@ -79,12 +79,12 @@ def made(hooks: list[Any], **settings: Any) -> Any:
 def test_the_certificate_is_for_what_the_api_server_calls(hooks, settings, address, names):
     server = made(hooks, **settings)
     assert (server._host, server._port) == address
-    assert isinstance(server._certificates, ManagedCertificates)
-    assert server._certificates._names == names
+    assert isinstance(server._certificates._source, ManagedCertificates)
+    assert server._certificates._source._names == names
 
 
 def test_mounted_certificates_are_used_when_there_is_a_folder(hooks, tmp_path):
-    assert isinstance(made(hooks, webhook_certs=str(tmp_path))._certificates, MountedCertificates)
+    assert isinstance(made(hooks, webhook_certs=str(tmp_path))._certificates._source, MountedCertificates)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_definition_with_a_hub_is_printed_with_the_address_of_its_conversion(v
 def test_the_conversion_of_a_file_is_served_with_a_certificate_for_its_definition(versions):
     server = made(hooks_in([load_python(versions)]), webhooks=True)
     assert list(server._hooks) == [CONVERT]
-    assert [name for _, name in server._certificates._injected][2:] == ["ropes.example.org"]
+    assert [name for _, name in server._certificates._source._injected][2:] == ["ropes.example.org"]
 
 
 def test_the_rights_of_a_conversion_are_printed(versions):

@@ -173,7 +173,7 @@ def _values(record: Record) -> tuple[int, list[bytes]]:  # one line per kind rea
 def _address(family: socket.AddressFamily, text: str, field: str) -> bytes:
     try:
         return socket.inet_pton(family, text)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL character
         what = "IPv4" if family == socket.AF_INET else "IPv6"
         raise PlanError(f'"{text}" is not an {what} address', reason="InvalidValue", field=f"spec.{field}") from None
 

@@ -100,7 +100,7 @@ def own_contributions(zone: DNSZone, name: bytes, addresses: Iterable[str] = ())
             family, kind = (socket.AF_INET6, AAAA) if ":" in text else (socket.AF_INET, A)
             try:
                 glue.setdefault((owner, kind), set()).add(socket.inet_pton(family, text))
-            except OSError:
+            except (OSError, ValueError):  # ValueError: a NUL character
                 raise PlanError(f'"{text}" is not an address', reason="InvalidSOA", field="spec.nameServers") from None
 
     try:

@@ -455,6 +455,7 @@ def test_a_name_of_any_bytes_comes_back_from_its_text(label):
     [
         (ARecord(spec=ARecord.Spec(name="www")), "spec.ipv4Addresses"),
         (AAAARecord(spec=AAAARecord.Spec(name="www")), "spec.ipv6Addresses"),
+        (AAAARecord(spec=AAAARecord.Spec(name="www", ipv6_addresses=["\0"])), "spec.ipv6Addresses"),
         (TXTRecord(spec=TXTRecord.Spec(name="www")), "spec.text"),
         (TXTRecord(spec=TXTRecord.Spec(name="www", values=[["fine"], ["x" * 16000] * 5])), "spec.values[1]"),
         (CNAMERecord(spec=CNAMERecord.Spec(name="www", target=".")), "spec.target"),
