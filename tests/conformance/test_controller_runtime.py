@@ -31,6 +31,8 @@ DIFFERENT = {  # wants namespaces without the default ServiceAccount that kube-c
         "[It] Cache with selectors Should list serviceaccounts and find exactly one in namespace test-namespace-1"
     }
 }
+ATTEMPTS = 3
+PANIC = 2  # the exit code of a Go program
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def suites() -> dict[str, GoSuite]:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", SUITES.packages)
 async def test_what_passes_on_the_real_server_passes_on_the_embedded_one(
     name: str, suites: dict[str, GoSuite], tmp_path: Path
@@ -59,12 +61,18 @@ async def test_what_passes_on_the_real_server_passes_on_the_embedded_one(
         page = PAGE.read_text()
 
     assert there, f"nothing passes on the real server: {theirs}"
-    assert there - here == DIFFERENT.get(name, set())
-    assert row in page.splitlines(), "run it with RECORD=1 to write the table"
+    excepted = DIFFERENT.get(name, set())
+    assert there - here <= excepted
+    assert not excepted & here, "an exception that is no longer needed"
+    assert f"\n| `{name}` | {len(theirs)} |" in page, "run it with RECORD=1 to write the table"
 
 
 async def run_suite(suite: GoSuite, server: ApiServer, report: Path) -> dict[str, str]:
-    """How each spec ended. Specs that wait a second or two for their own goroutines may try again, on both servers."""
+    """How each spec ended. Specs that wait a second or two for their own goroutines may try again, on both servers.
+
+    So may a whole suite that ends without a report: a spec of theirs that listens on the port of the one before it
+    panics, in a goroutine, while that port is still in use.
+    """
     kubeconfig = report.with_suffix(".kubeconfig")
     server.write_kubeconfig(kubeconfig)
     environment = {
@@ -72,20 +80,23 @@ async def run_suite(suite: GoSuite, server: ApiServer, report: Path) -> dict[str
         "KUBECONFIG": str(kubeconfig),
         "USE_EXISTING_CLUSTER": "true",
     }
-    options = [f"junit-report={report}", "no-color", "flake-attempts=3", "timeout=4m"]
-    process = await asyncio.create_subprocess_exec(
-        *(str(suite.program), *(f"--ginkgo.{option}" for option in options)),
-        cwd=suite.folder,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        said, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    options = [f"junit-report={report}", "no-color", f"flake-attempts={ATTEMPTS}", "timeout=8m"]
+    for _ in range(ATTEMPTS):
+        process = await asyncio.create_subprocess_exec(
+            *(str(suite.program), *(f"--ginkgo.{option}" for option in options)),
+            cwd=suite.folder,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            said, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode != PANIC:
+            break
     return read_report(report, said.decode(errors="replace"))
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Conversion",
     "ConversionOutcome",
-    "WebhookConversion",
     "PendingConversions",
+    "WebhookConversion",
     "conversion_review",
     "converted",
     "converted_objects",
