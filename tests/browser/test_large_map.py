@@ -10,8 +10,9 @@ from playwright.async_api import expect
 from steersman.apiserver import EmbeddedServer
 from steersman.kube.client.client import Client
 from steersman.kube.config.config import AuthInfo, Config
+from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.runtime.manager.operator_bundle import OperatorBundle
-from steersman.web.model import Edge, PageSnapshot, RestartState, SourceNode, WorkloadNode, WorkloadView
+from steersman.web.model import Edge, PageSnapshot, SourceNode, WorkloadNode, WorkloadView
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 

@@ -85,7 +85,7 @@ class SharedInformer(Generic[T]):
     ) -> None:
         """`taken` are names of others, which this one must not have: a name labels metrics."""
         self.target = target
-        self.kind: Kind = target if isinstance(target, Kind) else cast(Any, target).KIND
+        self.kind: Kind = target if isinstance(target, Kind) else cast("Any", target).KIND
         self.name = _unique(_describe(self.kind, namespaces, label_selector, field_selector, by_name), target, taken)
         self._clock = clock
         self._transform = transform

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.client.client import Client
 
-__all__ = ["command", "complete_namespace", "complete_workload", "kubectl"]
-
 PATIENCE_SECONDS: Final = 2.0  # a shell that waits longer feels stuck
 
 WORKLOADS: Final = {

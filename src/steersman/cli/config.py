@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.config.yaml_document import YamlDocument
 
-__all__ = ["RunSettings", "Sections", "load_settings"]
-
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 

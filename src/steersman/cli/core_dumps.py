@@ -15,8 +15,6 @@ from __future__ import annotations
 import ctypes
 import sys
 
-__all__ = ["keep_memory_private"]
-
 _PR_SET_DUMPABLE = 4
 _M_PERTURB = -6  # of mallopt(3): the byte whose complement fills what is freed
 _FILLING = 0x5A

@@ -8,8 +8,6 @@ from __future__ import annotations
 import signal
 from typing import NoReturn
 
-__all__ = ["main"]
-
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run the command line and exit."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from steersman.errors import SteersmanError
     from steersman.kube.api.rbac_hint import MissingRule
 
-__all__ = ["explain"]
-
 READS: Final = ("get", "list", "watch")
 _PATH: Final = re.compile(r"/apis/(?P<group>[^/]+)/[^/]+/(?:namespaces/[^/]+/)?(?P<plural>[^/?]+)")
 

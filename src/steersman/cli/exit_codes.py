@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ExitCode", "exit_code"]
-
 
 class ExitCode(IntEnum):
     """What the process ends with. click itself uses `USAGE` for unknown options and wrong arguments."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.config.config import Config
 
-__all__ = ["check_namespaces", "cluster_config", "complete_workload", "kube_options", "selector_option"]
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 

@@ -21,8 +21,6 @@ from steersman.logger import FloodLog, Logger
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["configure_logging"]
-
 
 def configure_logging(*, level: str = "info", form: str = "auto") -> None:
     """Write to standard error, from `level` on. `form` is text, json, auto or shipshape (JSON with its names)."""

@@ -19,8 +19,6 @@ from steersman.cli.exit_codes import ExitCode
 from steersman.cli.suggestions import SuggestingGroup
 from steersman.errors import ConfigError, SteersmanError
 
-__all__ = ["cli", "main"]
-
 # task -> name -> (module with a click command called `command`, one line for --help)
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {

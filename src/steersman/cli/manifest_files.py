@@ -19,8 +19,6 @@ from steersman.kube.config.yaml_document import YamlDocument
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Manifests", "read_manifests"]
-
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 STDIN: Final = "-"
 

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = [
-    "COLUMNS",
-    "console",
-    "fitted",
-    "harmless",
-    "output_option",
-    "print_fields",
-    "print_hanging",
-    "print_table",
-    "show",
-    "stacked",
-]
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 COLUMNS: Final = "STEERSMAN_COLUMNS"  # the width of tables, where a program shows them on a screen of its own

@@ -17,8 +17,6 @@ from steersman.errors import ConfigError, SteersmanError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["bundle_in", "controllers_in", "hooks_in", "kinds_in", "load_python"]
-
 _DECLARED: Final = "controllers()"
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from steersman.runtime.webhook.certificate_source import MountedCertificates
     from steersman.runtime.webhook.conversion import ConversionWebhook
 
-__all__ = ["command"]
-
 
 @click.command(context_settings={"auto_envvar_prefix": "STEERSMAN"})  # --listen is STEERSMAN_LISTEN, and so on
 @click.argument("files", nargs=-1, metavar="[FILE.py|MODULE]...")

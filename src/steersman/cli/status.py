@@ -35,8 +35,6 @@ if TYPE_CHECKING:
         WorkloadNode,
     )
 
-__all__ = ["command"]
-
 DEFAULT_URL = "http://127.0.0.1:8080"
 LEASE = "steersman"  # its name and its namespace, as the chart and `steersman manifests` have them
 PORT = 8080

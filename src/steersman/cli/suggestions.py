@@ -6,8 +6,6 @@ import difflib
 
 import click
 
-__all__ = ["SuggestingGroup"]
-
 WHOLE = 10_000  # characters of a summary: click cuts it at the width of the terminal, where it could break the line
 
 

@@ -12,8 +12,6 @@ from steersman.cli.output import output_option
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["command"]
-
 
 @click.command("version")
 @click.option("--client", is_flag=True, help="Ask no cluster.")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.client.client import Client
 
-__all__ = ["ObjectAnswer", "command"]
-
 HOURGLASS: Final = frozenset({"performer", "performers", "executor", "executors", "hourglassexecutor"})
 SERVICES: Final = frozenset({"service", "services", "svc"})
 SHOWN: Final = 5  # Events

@@ -18,8 +18,6 @@ from steersman.kube.api.durations import parse_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COMPLETE_AFTER", "FAIL", "READY_AFTER", "TERMINATE_AFTER", "Failure", "PodBehavior", "behavior_of"]
-
 DOMAIN = "simulate.steersman.dev/"
 FAIL = f"{DOMAIN}fail"
 READY_AFTER = f"{DOMAIN}ready-after"

@@ -16,10 +16,8 @@ from steersman.simulate.workloads.pods import fingerprint, is_ready
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.kube.api.types.core import ServicePort
-    from steersman.simulate.kinds import Service, SimulatedPod
-
-__all__ = ["plan_endpoints", "selects"]
+    from steersman.kube.api.types.core import Service, ServicePort
+    from steersman.simulate.kinds import SimulatedPod
 
 _MANAGER = "endpointslice-controller.k8s.io"
 

@@ -13,7 +13,6 @@ from msgspec import field
 
 from steersman.kube.api.objects import ObjectMeta, Resource, Struct
 from steersman.kube.api.types.apps import (
-    ControllerRevision,
     DaemonSetStatus,
     DaemonSetUpdateStrategy,
     DeploymentStatus,
@@ -24,33 +23,7 @@ from steersman.kube.api.types.apps import (
     WorkloadCondition,
 )
 from steersman.kube.api.types.batch import CronJobStatus, JobStatus
-from steersman.kube.api.types.core import Node, Service
-from steersman.kube.api.types.discovery import EndpointSlice
 from steersman.kube.api.types.pods import PodStatus
-
-__all__ = [
-    "JSON",
-    "ControllerRevision",
-    "EndpointSlice",
-    "JobTemplate",
-    "Node",
-    "Progress",
-    "RolloutStatus",
-    "Service",
-    "SimulatedCronJob",
-    "SimulatedCronJobSpec",
-    "SimulatedDaemonSet",
-    "SimulatedDaemonSetSpec",
-    "SimulatedDeployment",
-    "SimulatedDeploymentSpec",
-    "SimulatedJob",
-    "SimulatedJobSpec",
-    "SimulatedPod",
-    "SimulatedReplicaSet",
-    "SimulatedReplicaSetSpec",
-    "SimulatedStatefulSet",
-    "SimulatedStatefulSetSpec",
-]
 
 JSON = dict[str, Any]
 

@@ -38,9 +38,8 @@ from steersman.simulate.workloads.pods import fingerprint
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from steersman.simulate.kinds import JSON, Node, SimulatedPod
-
-__all__ = ["PodPlan", "PodState", "container_statuses", "free_address", "plan_pod"]
+    from steersman.kube.api.types.core import Node
+    from steersman.simulate.kinds import JSON, SimulatedPod
 
 
 class PodPlan(Plan, frozen=True, kw_only=True):

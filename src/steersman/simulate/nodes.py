@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from steersman.kube.api.objects import ObjectMeta
-from steersman.kube.api.types.core import NodeAddress, NodeCondition, NodeSystemInfo
+from steersman.kube.api.types.core import Node, NodeAddress, NodeCondition, NodeSystemInfo
 from steersman.simulate.annotations import FAIL
-from steersman.simulate.kinds import JSON, Node
 from steersman.simulate.plan import Plan, with_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.kube.api.types.core import Taint
-    from steersman.simulate.kinds import SimulatedPod
-
-__all__ = ["address_of", "choose_node", "fits", "new_node", "plan_node"]
+    from steersman.simulate.kinds import JSON, SimulatedPod
 
 _CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "10000", "ephemeral-storage": "1Ti"}
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.types.core import NodeCondition
     from steersman.kube.api.types.pods import PodCondition
 
-__all__ = ["Change", "Plan", "earliest", "with_conditions"]
-
 C = TypeVar("C", bound="WorkloadCondition | PodCondition | JobCondition | NodeCondition")
 
 

@@ -14,6 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from steersman.kube.api.errors import AlreadyExists, Conflict, NotFound
 from steersman.kube.api.objects import Resource
+from steersman.kube.api.types.apps import ControllerRevision
+from steersman.kube.api.types.core import Node, Service
+from steersman.kube.api.types.discovery import EndpointSlice
 from steersman.runtime.controller.builder import Controller
 from steersman.runtime.controller.predicates import Predicate, created, deletion_started, generation
 from steersman.runtime.controller.result import Result, done, requeue
@@ -21,10 +24,6 @@ from steersman.runtime.manager.manager import Manager
 from steersman.runtime.workqueue.queue import Debounce
 from steersman.simulate.endpoints import plan_endpoints, selects
 from steersman.simulate.kinds import (
-    ControllerRevision,
-    EndpointSlice,
-    Node,
-    Service,
     SimulatedCronJob,
     SimulatedDaemonSet,
     SimulatedDeployment,
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.cluster import ClusterSnapshot
     from steersman.runtime.reconcile.context import Context
     from steersman.simulate.plan import Plan
-
-__all__ = ["controllers", "simulation"]
 
 R = TypeVar("R", bound=Resource)
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.kube.client.client import Client
 
-__all__ = ["COOKIE", "PAGE_PATH", "AccessMode", "PageAccess"]
-
 PAGE_PATH: Final = "/steersman/page"
 COOKIE: Final = "steersman_token"
 

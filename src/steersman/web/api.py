@@ -29,8 +29,6 @@ from steersman.web.model import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ENDPOINTS", "PREFIX", "ApiPath", "BadParameter", "read_parameters"]
-
 PREFIX: Final = f"/api/{API_VERSION}"
 
 Name = Annotated[str, Meta(min_length=1, max_length=253)]

@@ -8,8 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-__all__ = ["runbooks", "static_digest", "static_files"]
-
 _TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 

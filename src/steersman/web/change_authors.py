@@ -19,7 +19,7 @@ from steersman.kube.api.errors import KubeError
 from steersman.kube.api.times import parse_time
 from steersman.operators.reload.api.config import SourceRef
 from steersman.operators.reload.controllers.report import managers
-from steersman.web.model import RestartState
+from steersman.operators.reload.inspect.restart_state import RestartState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from steersman.web.model import ChangedSource, PageSnapshot, WorkloadView
 
     Question = tuple[str, tuple[str, ...], int]  # source, keys, second of the restart (0: it waits)
-
-__all__ = ["ChangeAuthors", "who"]
 
 FRESH: Final = timedelta(minutes=10)  # older changes are not asked about
 REMEMBERED: Final = 5_000  # answers

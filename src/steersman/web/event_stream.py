@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from steersman.web.snapshot_cache import SnapshotCache
 
-__all__ = ["EventStream"]
-
 LOOK_SECONDS: Final = 0.5  # between two looks for news
 BEAT_SECONDS: Final = 5.0
 LISTENERS: Final = 200  # at once; each costs a connection

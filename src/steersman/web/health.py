@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.manager import Manager
     from steersman.runtime.observability.histogram import Histogram
 
-__all__ = ["STEP_SECONDS", "HealthReader", "own_version"]
-
 STEP_SECONDS: Final = 5.0
 KEPT: Final = 120  # samples: ten minutes
 

@@ -19,8 +19,6 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["Child", "Element", "h", "relative_root", "text_of"]
-
 _VOID: Final = frozenset({"area", "br", "col", "hr", "img", "input", "link", "meta", "path", "rect", "circle", "use"})
 _ADDRESSES: Final = frozenset({"href", "src", "action", "data-root"})
 

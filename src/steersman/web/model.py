@@ -18,38 +18,6 @@ from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.runtime.manager.operator_bundle import RowProblem, RowState
 from steersman.runtime.manager.operator_report import OperatorReport
 
-__all__ = [
-    "API_VERSION",
-    "ApiProblem",
-    "Approval",
-    "ChangedSource",
-    "Check",
-    "ControllerHealth",
-    "Edge",
-    "History",
-    "HistoryEntry",
-    "Leadership",
-    "Map",
-    "MapEdge",
-    "Now",
-    "OperatorSummary",
-    "Operators",
-    "Outcome",
-    "PageSnapshot",
-    "ProcessHealth",
-    "Restart",
-    "RestartState",
-    "Rollout",
-    "Series",
-    "SourceNode",
-    "StatusReport",
-    "Unwatched",
-    "Vitals",
-    "WatchHealth",
-    "WorkloadNode",
-    "WorkloadView",
-]
-
 API_VERSION = "v1"
 
 

@@ -14,8 +14,6 @@ from steersman.web.model import ApiProblem
 if TYPE_CHECKING:
     from steersman.web.api import ApiPath
 
-__all__ = ["openapi"]
-
 _REFERENCES = "#/components/schemas/{name}"
 
 

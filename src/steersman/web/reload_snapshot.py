@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from steersman.runtime.controller.runner import ControllerRunner
     from steersman.runtime.manager.manager import Manager
 
-__all__ = ["as_far_as_known", "reload_snapshot"]
-
 SHORT: Final = 12  # characters of a digest
 _OBSERVED: Final = frozenset({RestartState.CURRENT, RestartState.ROLLING})  # states that only reading can confirm
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from steersman.web.health import HealthReader
     from steersman.web.model import PageSnapshot, Vitals
 
-__all__ = ["SnapshotCache"]
-
 SHARE: Final = 20.0  # a snapshot that took a second to make is kept for twenty
 SHORTEST: Final = 0.25  # seconds between two snapshots
 LONGEST: Final = 5.0  # seconds that a report is kept though nothing happened: some states come of time alone

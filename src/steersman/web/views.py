@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from steersman.operators import OPERATORS
+from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.runtime.manager.operator_bundle import RowProblem, RowState
 from steersman.runtime.manager.operator_report import merged
 from steersman.web.model import (
@@ -20,7 +21,6 @@ from steersman.web.model import (
     OperatorSummary,
     Outcome,
     ProcessHealth,
-    RestartState,
     StatusReport,
 )
 
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
 
     from steersman.runtime.manager.operator_report import OperatorReport
     from steersman.web.model import HistoryEntry, PageSnapshot, Vitals, WorkloadNode, WorkloadView
-
-__all__ = [
-    "Filters",
-    "entry_of",
-    "health_of",
-    "history_of",
-    "map_of",
-    "now_of",
-    "operators_of",
-    "status_of",
-    "workload_of",
-]
 
 RECENT = 8  # entries of the history that the first view shows
 MOST = 500  # entries in one answer

@@ -18,13 +18,15 @@ from steersman.kube.api.types import Pod, Secret
 from steersman.operators.dns.bind.rndc_driver import NativeDriver
 from steersman.operators.dns.bind.servers import Keys, Server
 from steersman.operators.dns.bind.zone_statements import primary_config
-from steersman.operators.dns.dnssec.keys import ALGORITHMS, DNSKEY, SIGNING, is_signed_with, keys_in, make_key
-from steersman.operators.dns.publish.publisher import PublishJob, publish
+from steersman.operators.dns.dnssec.keys import ALGORITHMS, SIGNING, is_signed_with, keys_in, make_key
+from steersman.operators.dns.publish.copy_inspector import PublishJob
+from steersman.operators.dns.publish.publisher import publish
 from steersman.operators.dns.publish.zone_state import ZoneState
 from steersman.operators.dns.wire.tsig import key_from
-from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.compiler import CompiledZone
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of
-from steersman.operators.dns.zone.rdata import NS, A, Contribution, RRset, Soa
+from steersman.operators.dns.zone.rdata import DNSKEY, NS, A, Contribution, RRset, Soa
 from steersman.testing import eventually
 from tests.support.dns.zones import Site, exchange, serial, values
 

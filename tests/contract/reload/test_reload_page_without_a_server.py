@@ -10,10 +10,10 @@ from steersman.kube.client.client import Client
 from steersman.kube.config.kubeconfig import load_config
 from steersman.operators.reload.api.config import KindConfig, ReloadOptions
 from steersman.operators.reload.controllers.setup import controllers
+from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.testing import FaultProxy, eventually, running
 from steersman.web.health import HealthReader
 from steersman.web.markup import text_of
-from steersman.web.model import RestartState
 from steersman.web.pages import now, workload
 from steersman.web.reload_snapshot import reload_snapshot
 from steersman.web.snapshot_cache import SnapshotCache

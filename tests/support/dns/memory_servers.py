@@ -23,10 +23,12 @@ from steersman.kube.api.gvk import NamespacedName
 from steersman.operators.dns.bind.driver import BadZone, Refused, Stale, Static
 from steersman.operators.dns.bind.servers import Keys, Server
 from steersman.operators.dns.bind.statements import Statement
-from steersman.operators.dns.publish.publisher import PublishJob, PublishReport, publish
+from steersman.operators.dns.publish.copy_inspector import PublishJob, PublishReport
+from steersman.operators.dns.publish.publisher import publish
 from steersman.operators.dns.publish.zone_state import ZoneState
 from steersman.operators.dns.wire.tsig import Key as TsigKey
-from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.compiler import CompiledZone
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of, owner_of, text_of
 from steersman.operators.dns.zone.rdata import NS, Contribution, Key, RRset, Soa, type_name, value_text
 from steersman.operators.dns.zone.serial import is_later

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from steersman.kube.api.objects import ObjectMeta
 from steersman.kube.api.times import format_time
-from steersman.kube.api.types.core import NodeSpec, ServicePort, ServiceSpec, Taint
+from steersman.kube.api.types.core import Node, NodeSpec, Service, ServicePort, ServiceSpec, Taint
 from steersman.kube.api.types.pods import PodCondition
 from steersman.simulate.annotations import COMPLETE_AFTER, FAIL, READY_AFTER, TERMINATE_AFTER
 from steersman.simulate.endpoints import plan_endpoints
-from steersman.simulate.kinds import Node, Service, SimulatedPod
+from steersman.simulate.kinds import SimulatedPod
 from steersman.simulate.kubelet import PodPlan, free_address, plan_pod
 from steersman.simulate.nodes import fits, new_node, plan_node
 from steersman.simulate.workloads.pods import is_ready

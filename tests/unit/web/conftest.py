@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.web.model import (
     ChangedSource,
     Check,
@@ -14,7 +15,6 @@ from steersman.web.model import (
     Leadership,
     Outcome,
     PageSnapshot,
-    RestartState,
     SourceNode,
     Vitals,
     WorkloadNode,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.web.model import RestartState, WorkloadView
+from steersman.operators.reload.inspect.restart_state import RestartState
+from steersman.web.model import WorkloadView
 from steersman.web.reload_snapshot import _standing as standing_of
 from steersman.web.reload_snapshot import as_far_as_known
 from tests.support.reload.miniature import World, configmap, env, workload

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.conversion_webhook import Conversion, ConversionOutcome
 
-__all__ = ["CallFailed", "WebhookCaller"]
-
 JSON = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _HEADERS = {

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["AdmissionChain", "AdmissionOutcome", "CallKey", "PendingCalls", "WebhookCall"]
-
 JSON = dict[str, Any]
 _encode = msgspec.json.Encoder(order="sorted").encode
 _AUDIT = "webhook.admission.k8s.io"

@@ -19,8 +19,6 @@ from steersman.kube.api.gvk import Kind
 if TYPE_CHECKING:
     from steersman.apiserver.storage.store import Record, Store, Table
 
-__all__ = ["AdmissionWebhook", "WebhookConfigurations", "WebhookTarget"]
-
 JSON = dict[str, Any]
 GROUP = "admissionregistration.k8s.io"
 MUTATING = Kind(

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.cel.expressions import CompiledExpression
 
-__all__ = ["compile_condition", "is_excluded"]
-
 JSON = dict[str, Any]
 
 

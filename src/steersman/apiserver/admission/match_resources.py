@@ -8,8 +8,6 @@ import msgspec
 
 from steersman.kube.api.selectors import Selector
 
-__all__ = ["AdmissionRule", "MatchResources"]
-
 JSON = dict[str, Any]
 
 

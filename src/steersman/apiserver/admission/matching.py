@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.admission.match_resources import AdmissionRule, MatchResources
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["AdmissionAttributes", "is_exempt", "is_policy_kind", "matched_version"]
-
 JSON = dict[str, Any]
 _POLICIES = {
     "MutatingAdmissionPolicy",

@@ -39,15 +39,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.storage.store import Record, Store
 
-__all__ = [
-    "AdmissionPolicies",
-    "BindingParams",
-    "PolicyBinding",
-    "PolicyDecision",
-    "PolicyVariables",
-    "ValidatingPolicy",
-]
-
 JSON = dict[str, Any]
 POLICY: Final = Kind(
     group=GROUP,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.status_errors import StatusError
 
-__all__ = ["PolicyReview"]
-
 JSON = dict[str, Any]
 _CODES: Final = {"Forbidden": 403, "RequestEntityTooLarge": 413}
 _AUDIT: Final = "validation.policy.admission.k8s.io/validation_failure"

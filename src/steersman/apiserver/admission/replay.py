@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.conversion_webhook import ConversionKey, ConversionOutcome
     from steersman.apiserver.storage.watch import Watch
 
-__all__ = ["dispatch_converted", "dispatch_reviewed", "is_reviewed"]
-
 MAX_RETRIES = 100  # beside one attempt per call of a mutating webhook: the object changes faster than webhooks answer
 _WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 

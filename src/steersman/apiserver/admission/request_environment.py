@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.cel.expressions import Type
 
-__all__ = ["namespace_value", "policy_environment", "request_environment", "request_values", "variable_value"]
-
 JSON = dict[str, Any]
 
 

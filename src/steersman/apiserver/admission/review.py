@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["AdmissionAnswer", "InvalidAnswer", "denial", "patched", "question", "verified"]
-
 JSON = dict[str, Any]
 GROUP = "admission.k8s.io"
 KIND = "AdmissionReview"

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.types.authorization import UserInfo
     from steersman.kube.api.types.rbac import PolicyRule
 
-__all__ = ["RBACAuthorizer", "forbidden_request"]
-
 JSON = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
 _ALLOWED = AccessDecision(True)

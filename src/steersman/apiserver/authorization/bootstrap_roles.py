@@ -13,8 +13,6 @@ from steersman.apiserver.storage.store import key_of
 if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
 
-__all__ = ["bootstrap_roles"]
-
 
 def bootstrap_roles(api: Api) -> None:
     """Store them as the real server has them, with uids and times of this one."""

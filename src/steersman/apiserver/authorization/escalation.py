@@ -15,8 +15,6 @@ from steersman.kube.api.types.rbac import PolicyRule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["FULL_AUTHORITY", "describe_rule", "uncovered"]
-
 FULL_AUTHORITY = (
     PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)),
     PolicyRule(verbs=("*",), non_resource_urls=("*",)),

@@ -22,8 +22,6 @@ from steersman.kube.api.types.authorization import UserInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["impersonated_user", "impersonation_attributes", "with_implied_groups"]
-
 _PREFIX, _EXTRA = "impersonate-", "impersonate-extra-"
 _ACCOUNT = "system:serviceaccount:"
 _AUTHENTICATION = "authentication.k8s.io"

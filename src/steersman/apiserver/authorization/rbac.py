@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.authorization.request_attributes import RequestAttributes
     from steersman.kube.api.types.authorization import UserInfo
 
-__all__ = ["AccessDecision", "RBACPolicy", "RoleNotFoundError", "policy_rule", "rule_allows"]
-
 JSON = dict[str, Any]
 _NO_RULES: tuple[PolicyRule, ...] = ()
 

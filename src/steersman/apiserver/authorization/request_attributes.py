@@ -15,8 +15,6 @@ import msgspec
 if TYPE_CHECKING:
     from steersman.apiserver.http.requests import Query
 
-__all__ = ["RequestAttributes", "request_attributes"]
-
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _OF_A_NAMESPACE = {"status", "finalize"}  # subresources of a Namespace, not resources in it
 

@@ -21,17 +21,6 @@ from steersman.apiserver.cel.functions import FUNCTIONS, UNSUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "INSTALL",
-    "LONGEST_MESSAGE",
-    "CELEnvironment",
-    "CompiledExpression",
-    "CostLimitExceeded",
-    "EvaluationError",
-    "ExpressionError",
-    "is_installed",
-]
-
 INSTALL: Final = "CEL needs the packages of an extra: pip install 'steersman[cel]'"
 _UNDECLARED = re.compile(r"undeclared reference to '([^']+)'")
 _TEXT = r"""\s*(?:[rR]"[^"\n]*"|[rR]'[^'\n]*'|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')\s*"""

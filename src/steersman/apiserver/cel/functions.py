@@ -18,8 +18,6 @@ from steersman.kube.api.quantities import Quantity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FUNCTIONS", "UNSUPPORTED", "CELFunction"]
-
 Type = Any  # as in `expressions`
 Overload = tuple[bool, tuple[Type, ...], Type]  # called on a value, parameters with that value first, result
 

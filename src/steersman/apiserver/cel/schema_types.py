@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.cel.expressions import Type
 
-__all__ = ["RESERVED", "SchemaTypes", "converter", "duration_value", "escape", "timestamp_value"]
-
 JSON = dict[str, Any]
 
 _KEYWORDS = (

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.storage.store import Event, Record, Table
 
-__all__ = ["ClusterRoleAggregation", "aggregated_rules"]
-
 JSON = dict[str, Any]
 MANAGER = WriteOptions(manager="clusterrole-aggregation-controller", force=True)
 CLUSTER_ROLE = Kind(

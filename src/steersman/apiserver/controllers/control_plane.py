@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.storage.store import Event, Table
 
-__all__ = ["ControlPlaneLoop", "Controller", "bootstrap"]
-
 
 class Controller(Protocol):
     """One controller of the control plane."""

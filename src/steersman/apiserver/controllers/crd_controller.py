@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.registry import Installation
     from steersman.apiserver.storage.store import Event, Record, Table
 
-__all__ = ["DEFINITION", "CRDController"]
-
 MANAGER = WriteOptions(manager="kube-apiserver")
 DEFINITION = Kind(
     group="apiextensions.k8s.io",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.storage.store import Event, Record, Table
 
-__all__ = ["GarbageCollector"]
-
 Place = tuple[str, str]  # table, key
 MANAGER = WriteOptions(manager="kube-controller-manager")
 

@@ -13,8 +13,6 @@ from steersman.apiserver.status_errors import StatusError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["reconcile_alone"]
-
 P = ParamSpec("P")
 _logger = logging.getLogger(__name__)
 

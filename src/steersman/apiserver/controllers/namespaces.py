@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.storage.store import Event, Record, Table
 
-__all__ = ["NamespaceController"]
-
 JSON = dict[str, Any]
 MANAGER = WriteOptions(manager="kube-controller-manager")
 ROOT_CA = "kube-root-ca.crt"

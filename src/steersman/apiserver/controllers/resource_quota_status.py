@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.storage.store import Event, Record, Table
 
-__all__ = ["ResourceQuotaStatus"]
-
 JSON = dict[str, Any]
 MANAGER = WriteOptions(manager="kube-controller-manager")
 

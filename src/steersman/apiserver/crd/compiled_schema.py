@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.crd.validation_rules import RuleNode
 
-__all__ = ["Node", "PatternError", "Structural", "compile_pattern"]
-
 META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 _OWNER = frozenset(("apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"))
 _MANAGED = frozenset(("apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"))

@@ -18,17 +18,15 @@ import msgspec
 
 from steersman.apiserver.crd.compiled_schema import PatternError
 from steersman.apiserver.validation import field_errors
-from steersman.apiserver.validation.field_errors import Cause
 from steersman.apiserver.validation.metadata_rules import metadata_causes
 from steersman.apiserver.validation.names import is_dns1035_label, is_path_segment
+from steersman.kube.api.errors import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from steersman.apiserver.crd.compiled_schema import Node, Structural
     from steersman.apiserver.resources.kinds import ResourceInfo, ScalePaths
-
-__all__ = ["validate", "validate_rules", "validate_status", "value_causes"]
 
 JSON = dict[str, Any]
 

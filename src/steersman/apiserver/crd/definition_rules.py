@@ -18,15 +18,7 @@ from steersman.kube.api.validation import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = [
-    "default_definition",
-    "store_versions",
-    "terminating",
-    "validate_definition",
-    "warnings",
-]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 

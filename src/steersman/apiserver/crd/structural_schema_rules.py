@@ -19,9 +19,7 @@ from steersman.apiserver.validation import field_errors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["schema_causes", "walk"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 

@@ -27,14 +27,12 @@ from steersman.apiserver.cel.expressions import (
 )
 from steersman.apiserver.cel.schema_types import SchemaTypes, converter
 from steersman.apiserver.validation import field_errors
-from steersman.apiserver.validation.field_errors import Cause
+from steersman.kube.api.errors import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from steersman.apiserver.cel.expressions import CompiledExpression, Type
-
-__all__ = ["RuleNode", "compile_rules", "declaration_causes", "rule_causes", "unchecked_cause"]
 
 JSON = dict[str, Any]
 Reorder = Callable[[Any, Any], Any]

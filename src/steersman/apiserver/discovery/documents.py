@@ -26,20 +26,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo, Subresource
     from steersman.apiserver.resources.registry import Registry
 
-__all__ = [
-    "AGGREGATED_TYPE",
-    "KUBERNETES_VERSION",
-    "aggregated",
-    "aggregated_etag",
-    "core_versions",
-    "group",
-    "group_list",
-    "read_virtual",
-    "resource_list",
-    "version",
-    "wants_aggregated",
-]
-
 JSON = dict[str, Any]
 
 KUBERNETES_VERSION = "v1.36.3"  # whose behaviour this server models

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.resources.registry import Registry
 
-__all__ = ["Document", "Documents"]
-
 JSON = dict[str, Any]
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["MEDIA_TYPE", "decode"]
-
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.storage.store import Record
     from steersman.clock import Clock
 
-__all__ = [
-    "ADMIN",
-    "ALL_AUTHENTICATED",
-    "ALL_UNAUTHENTICATED",
-    "ANONYMOUS",
-    "MASTERS",
-    "Authenticator",
-    "service_account_groups",
-]
-
 MASTERS = "system:masters"  # a group whose members may do everything
 ALL_AUTHENTICATED = "system:authenticated"
 ALL_UNAUTHENTICATED = "system:unauthenticated"

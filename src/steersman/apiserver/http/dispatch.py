@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.storage.watch import Watch
 
-__all__ = ["dispatch"]
-
 Handler = Callable[[Api, Request], Reply]
 _VERBS: dict[str, Callable[[Api, Request], Reply | Watch]] = {
     "get": reads.get,

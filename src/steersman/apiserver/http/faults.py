@@ -17,8 +17,6 @@ import msgspec
 if TYPE_CHECKING:
     from steersman.apiserver.http.requests import Route
 
-__all__ = ["Fault", "Faults"]
-
 Effect = Literal[
     "delay",  # answer after `seconds`
     "drop",  # close the connection without an answer; the request has no effect

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.kube.api.types.authorization import UserInfo
 
-__all__ = ["Listener", "LogEntry"]
-
 _logger = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder().encode
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")

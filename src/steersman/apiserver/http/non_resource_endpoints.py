@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.requests import Query
     from steersman.apiserver.http.state import Api
 
-__all__ = ["PUBLIC", "NonResourceEndpoints"]
-
 PUBLIC = ("/healthz", "/livez", "/readyz", "/version")  # for everyone, without credentials
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _encode = msgspec.json.Encoder().encode

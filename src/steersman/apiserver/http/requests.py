@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.registry import Registry
     from steersman.kube.api.errors import Cause
 
-__all__ = ["ListOptions", "Media", "Query", "Request", "Route", "WriteOptions", "negotiate", "options_invalid", "route"]
-
-
 _INTEGER = re.compile(r"[+-]?[0-9]{1,32}")  # int() reads more: spaces, underscores, digits of every script
 
 

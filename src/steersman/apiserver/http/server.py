@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.http.listener import LogEntry
 
-__all__ = ["EmbeddedServer"]
-
 
 class EmbeddedServer:
     """One API server. Enter it to start, leave it to stop."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.storage.store import Record, Table
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["Api", "Reply", "timestamp"]
-
 NAME_CHARS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes, as generated names have it
 
 

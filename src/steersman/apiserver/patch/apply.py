@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.patch.field_sets import FieldSet
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = ["ApplyConflicts", "apply", "merge", "misfits"]
-
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL: Final = "kubectl"  # the one manager whose applies carry on where client-side apply stopped
 BEFORE_FIRST_APPLY: Final = "before-first-apply"

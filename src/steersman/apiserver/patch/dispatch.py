@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.schema import Schema
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["PatchType", "applied", "check", "configuration", "duplicates", "patch_type", "patched"]
-
 JSON = dict[str, Any]
 
 

@@ -24,21 +24,6 @@ from steersman.kube.api.validation import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "FieldSet",
-    "contains",
-    "difference",
-    "intersection",
-    "key_element",
-    "ordered",
-    "parse",
-    "path_text",
-    "paths",
-    "prune",
-    "union",
-    "value_element",
-]
-
 FieldSet = dict[str, Any]  # see the module: recursive, which the type system cannot say without a cost at run time
 
 MEMBER = "."

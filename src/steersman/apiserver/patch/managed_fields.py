@@ -24,8 +24,6 @@ from steersman.apiserver.resources.conform import zero
 if TYPE_CHECKING:
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = ["Converter", "keep_times", "track_update"]
-
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 MAX_UPDATERS: Final = 10  # beyond this many, the oldest updaters are merged into one

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = ["strategic_merge"]
-
 PATCH: Final = "$patch"
 RETAIN: Final = "$retainKeys"
 DELETE_LIST: Final = "$deleteFromPrimitiveList"

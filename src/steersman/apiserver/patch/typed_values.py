@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = [
-    "Comparison",
-    "TypedError",
-    "compare",
-    "everything",
-    "field_set",
-    "item_element",
-    "named_members",
-    "reconciled",
-    "remove",
-]
-
 SCALAR: Final = "scalar"
 LIST: Final = "list"
 MAP: Final = "map"

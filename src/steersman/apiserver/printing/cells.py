@@ -34,8 +34,6 @@ from steersman.kube.api.times import parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["CELLS"]
-
 JSON = dict[str, Any]
 
 

@@ -12,24 +12,6 @@ from steersman.errors import FormatError
 from steersman.kube.api.selectors import Selector
 from steersman.kube.api.times import parse_time
 
-__all__ = [
-    "NONE",
-    "UNKNOWN",
-    "UNSET",
-    "Cells",
-    "age",
-    "age_of",
-    "containers",
-    "has_condition",
-    "human_duration",
-    "labels",
-    "limited",
-    "name_of",
-    "selector",
-    "spec_of",
-    "status_of",
-]
-
 JSON = dict[str, Any]
 Cells = list[Any]
 

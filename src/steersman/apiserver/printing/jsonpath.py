@@ -18,8 +18,6 @@ from steersman.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["JsonPath"]
-
 Step = tuple[str, Any]
 
 _FIELD = re.compile(r"(?:\\.|[^.\[\]\\\s])+")

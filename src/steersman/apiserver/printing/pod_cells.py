@@ -10,8 +10,6 @@ from typing import Any
 
 from steersman.apiserver.printing.format import NONE, Cells, age, age_of, name_of, spec_of, status_of
 
-__all__ = ["conditions", "pod"]
-
 JSON = dict[str, Any]
 
 _COMPLETED = {

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.resources.kinds import Column, ResourceInfo
 
-__all__ = ["columns", "table"]
-
 JSON = dict[str, Any]
 
 _PLAIN = "roles.rbac.authorization.k8s.io"  # a resource whose columns are its name and when it was created

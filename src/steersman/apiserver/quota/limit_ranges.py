@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.quantities import Quantity
 
-__all__ = ["limit_violations", "with_default_limits"]
-
 JSON = dict[str, Any]
 ANNOTATION = "kubernetes.io/limit-ranger"
 _CONTAINERS = (("containers", "container"), ("initContainers", "init container"))

@@ -9,8 +9,6 @@ from steersman.kube.api.quantities import Quantity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Amounts", "amounts", "pod_resources"]
-
 JSON = dict[str, Any]
 Amounts = dict[str, Quantity]
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.quota.pod_resources import Amounts
     from steersman.apiserver.storage.store import Event, Store, Table
 
-__all__ = ["RESOURCE_QUOTA", "QuotaUsage"]
-
 JSON = dict[str, Any]
 RESOURCE_QUOTA = Kind(version="v1", kind="ResourceQuota", plural="resourcequotas")
 

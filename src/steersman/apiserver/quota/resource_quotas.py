@@ -14,8 +14,6 @@ from steersman.kube.api.quantities import Quantity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
-__all__ = ["counts_resource", "namespace_usage", "object_usage", "quota_problem"]
-
 JSON = dict[str, Any]
 _ONE: Final = Quantity.parse("1")
 _COUNTED_BY_NAME: Final = frozenset(

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = ["ConformError", "at_rest", "conform", "micro_time", "quantity", "time", "zero"]
-
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 NULL_STRUCTS: Final = {META + "Time", META + "MicroTime", "io.k8s.apimachinery.pkg.runtime.RawExtension"}
 ZEROS: Final[dict[str, Any]] = {

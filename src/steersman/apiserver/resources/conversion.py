@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.resources.kinds import ResourceInfo
 
-__all__ = ["converter", "in_version", "prepare_versions", "to_storage"]
-
 JSON = dict[str, Any]
 
 # events.k8s.io/v1 name -> core/v1 name; everything else is spelled the same

@@ -21,18 +21,6 @@ from steersman.apiserver.status_errors import StatusError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-__all__ = [
-    "Conversion",
-    "ConversionOutcome",
-    "PendingConversions",
-    "WebhookConversion",
-    "conversion_review",
-    "converted",
-    "converted_objects",
-    "prepare",
-    "with_conversions",
-]
-
 JSON = dict[str, Any]
 T = TypeVar("T")
 GROUP = "apiextensions.k8s.io"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["TEMPLATE_GENERATION", "apply_defaults"]
-
 Struct = dict[str, Any]
 ONE_HOUR: Final = 3600
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"

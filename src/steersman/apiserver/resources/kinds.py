@@ -31,21 +31,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.crd.compiled_schema import Structural
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = [
-    "BINDING",
-    "BUILTINS",
-    "CRUD",
-    "EVICTION",
-    "SCALE",
-    "TOKEN",
-    "Column",
-    "CustomType",
-    "NameRule",
-    "ResourceInfo",
-    "ScalePaths",
-    "Subresource",
-]
-
 CRUD = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 OBJECT_VERBS = ("get", "patch", "update")
 

@@ -23,8 +23,6 @@ from steersman.kube.api.gvk import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Installation", "Registry", "condition", "version_order"]
-
 JSON = dict[str, Any]
 
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")

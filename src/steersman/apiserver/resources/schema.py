@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["Schema", "builtin_document", "builtin_enum", "builtin_schema", "custom_schema"]
-
 QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 RAW_EXTENSION: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.storage.store import Record, State, Table
 
-__all__ = ["find", "get", "list_objects", "watch"]
-
 _EXPIRED = "The resourceVersion for the provided list is too old."
 _CONTINUE_EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.storage.store import Event, Record
     from steersman.clock import Clock
 
-__all__ = ["FullView", "MetadataView", "TableView", "View"]
-
 _encode = msgspec.json.Encoder().encode
 _META_PREFIX = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",'
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

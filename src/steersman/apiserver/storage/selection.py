@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.storage.store import Record
 
-__all__ = ["Selection"]
-
 # Selectable names that are not simply the path of the field. Values are stored paths, tried in order.
 _ALIASES: dict[str, tuple[str, ...]] = {
     "source": ("source.component", "reportingComponent"),

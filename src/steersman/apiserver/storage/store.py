@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["Change", "Event", "Record", "State", "Store", "Table", "key_of"]
-
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 _encode = msgspec.json.Encoder().encode
 _revision = attrgetter("revision")

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.storage.store import Event, Store, Table
     from steersman.clock import Clock, Timer
 
-__all__ = ["Watch", "WatchHub", "WatchOptions"]
-
 _encode = msgspec.json.Encoder().encode
 BOOKMARK_INTERVAL = 60.0  # seconds; about what the real server does
 LAST_BOOKMARK = 2.0  # seconds before the end, so that the client can resume without a relist

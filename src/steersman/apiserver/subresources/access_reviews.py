@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.kube.api.errors import Cause
 
-__all__ = ["issue_token", "review"]
-
 JSON = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 AUDIENCE = "https://kubernetes.default.svc"

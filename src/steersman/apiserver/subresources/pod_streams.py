@@ -26,8 +26,6 @@ from steersman.apiserver.storage.reads import find
 if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
 
-__all__ = ["PodStreams"]
-
 Command = Callable[[list[str], bytes], tuple[int, bytes, bytes]]
 
 _PATH: Final = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(log|exec|portforward)")

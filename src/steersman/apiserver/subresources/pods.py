@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.storage.store import Record
 
-__all__ = ["bind", "evict"]
-
 JSON = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 BUDGET = Kind(group="policy", version="v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")

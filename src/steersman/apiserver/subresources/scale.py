@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.storage.store import Record
 
-__all__ = ["get_scale", "patch_scale", "replace_scale"]
-
 JSON = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

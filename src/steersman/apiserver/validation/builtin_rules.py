@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from steersman.apiserver.resources.kinds import ResourceInfo
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["invalid_causes", "kind_causes"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 
@@ -231,7 +229,7 @@ def _aggregation(rule: JSON) -> list[Cause]:
         return [field_errors.required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")]
     found: list[Cause] = []
     for at, selector in enumerate(selectors):
-        if causes := workload_rules.selector_causes(selector, f"{path}[{at}]"):
+        if causes := selector_causes(selector, f"{path}[{at}]"):
             found += [*causes, field_errors.invalid(f"{path}[{at}]", None, "invalid label selector")]
     return found
 

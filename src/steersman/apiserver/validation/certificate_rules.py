@@ -17,9 +17,7 @@ from steersman.apiserver.validation.names import is_dns1123_subdomain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["certificate_request_causes"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 _ALWAYS_TRUE = ("Approved", "Denied", "Failed")

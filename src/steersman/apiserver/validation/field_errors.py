@@ -15,21 +15,6 @@ from steersman.kube.api.errors import Cause
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "Cause",
-    "duplicate",
-    "enum_causes",
-    "forbidden",
-    "invalid",
-    "not_found",
-    "not_supported",
-    "required",
-    "shown",
-    "too_long",
-    "too_many",
-    "type_invalid",
-]
-
 QUOTED_LIMIT = 120  # characters of a value in a message
 
 

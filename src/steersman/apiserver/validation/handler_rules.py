@@ -14,9 +14,7 @@ from steersman.apiserver.validation.names import is_port_name, is_port_number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["handler_causes"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

@@ -16,17 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steersman.apiserver.resources.kinds import ResourceInfo
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = [
-    "annotation_causes",
-    "finalizer_warnings",
-    "label_causes",
-    "metadata_causes",
-    "selector_causes",
-    "validate_meta",
-    "validate_meta_update",
-]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 

@@ -15,20 +15,6 @@ from steersman.kube.api.validation import dns1035_label_errors, dns_label_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "NAME_RULES",
-    "is_config_key",
-    "is_dns1035_label",
-    "is_dns1123_label",
-    "is_dns1123_subdomain",
-    "is_env_name",
-    "is_path_segment",
-    "is_port_name",
-    "is_port_number",
-    "range_text",
-    "regex_text",
-]
-
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _RE_CONFIG_KEY = re.compile(_CONFIG_KEY)
 _CONFIG_KEY_TEXT = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"

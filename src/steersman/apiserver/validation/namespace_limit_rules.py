@@ -10,9 +10,7 @@ from steersman.kube.api.quantities import Quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["limit_range_causes", "resource_quota_causes"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 _SCOPES = {

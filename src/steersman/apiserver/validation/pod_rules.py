@@ -32,16 +32,7 @@ from steersman.kube.api.quantities import Quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = [
-    "POD_PARTS",
-    "pod_causes",
-    "pod_spec_causes",
-    "pod_template_causes",
-    "pod_warnings",
-    "quality_of_service",
-]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 

@@ -14,6 +14,7 @@ from steersman.apiserver.admission.policies import ANNOTATION_TYPES, PolicyVaria
 from steersman.apiserver.cel.expressions import INSTALL, is_installed
 from steersman.apiserver.cel.schema_types import RESERVED
 from steersman.apiserver.validation import field_errors
+from steersman.apiserver.validation.metadata_rules import selector_causes
 from steersman.apiserver.validation.names import is_dns1123_subdomain, is_path_segment
 from steersman.apiserver.validation.webhook_rules import (
     FAILURE_POLICIES,
@@ -22,16 +23,13 @@ from steersman.apiserver.validation.webhook_rules import (
     match_condition_causes,
     rule_causes,
 )
-from steersman.apiserver.validation.workload_rules import selector_causes
 from steersman.kube.api.validation import label_key_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from steersman.apiserver.cel.expressions import CELEnvironment
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["policy_binding_causes", "policy_causes"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 MAX_ANNOTATIONS: Final = 20

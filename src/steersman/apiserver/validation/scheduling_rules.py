@@ -13,9 +13,7 @@ from steersman.kube.api.validation import label_key_errors, label_value_errors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["gate_causes", "scheduling_update_causes", "toleration_causes"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 

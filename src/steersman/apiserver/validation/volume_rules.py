@@ -18,9 +18,7 @@ from steersman.kube.api.quantities import Quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = ["claim_causes", "persistent_volume_causes", "source_causes", "storage_class_causes"]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 _REQUIRED: dict[str, tuple[str, ...]] = {

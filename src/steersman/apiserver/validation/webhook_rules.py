@@ -15,24 +15,14 @@ from steersman.apiserver.admission.configurations import REVIEW_VERSIONS
 from steersman.apiserver.admission.match_conditions import compile_condition
 from steersman.apiserver.cel.expressions import INSTALL, ExpressionError, is_installed
 from steersman.apiserver.validation import field_errors
+from steersman.apiserver.validation.metadata_rules import selector_causes
 from steersman.apiserver.validation.names import is_dns1123_subdomain, is_port_number
-from steersman.apiserver.validation.workload_rules import selector_causes
 from steersman.kube.api.validation import label_key_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = [
-    "FAILURE_POLICIES",
-    "MATCH_POLICIES",
-    "client_config_causes",
-    "expression_causes",
-    "match_condition_causes",
-    "rule_causes",
-    "webhook_configuration_causes",
-]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 MAX_CONDITIONS = 64

@@ -24,22 +24,7 @@ from steersman.kube.api.selectors import Selector
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.validation.field_errors import Cause
-
-__all__ = [
-    "at_most_all",
-    "cron_job_causes",
-    "daemon_set_causes",
-    "deployment_causes",
-    "job_causes",
-    "percent_causes",
-    "replica_set_causes",
-    "replication_controller_causes",
-    "schedule_problem",
-    "selector_causes",
-    "stateful_set_causes",
-    "status_causes",
-]
+    from steersman.kube.api.errors import Cause
 
 JSON = dict[str, Any]
 

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.kinds import ResourceInfo
 
-__all__ = [
-    "allocate",
-    "check_limits",
-    "check_namespace",
-    "check_quotas",
-    "mutate",
-    "reviewed",
-]
-
 JSON = dict[str, Any]
 SERVICE_ACCOUNT = Kind(version="v1", kind="ServiceAccount", plural="serviceaccounts")
 PRIORITY_CLASS = Kind(

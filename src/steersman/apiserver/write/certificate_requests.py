@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["REQUESTS", "approved", "requested_by", "with_status"]
-
 JSON = dict[str, Any]
 REQUESTS = "certificatesigningrequests.certificates.k8s.io"
 _REQUESTER = ("username", "uid", "groups", "extra")

@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = [
-    "MAX_BODY",
-    "body_object",
-    "duplicate_fields",
-    "json_kind",
-    "not_decodable",
-    "parse_json",
-    "parse_yaml",
-    "subresource_object",
-    "typed_object",
-    "unknown_fields",
-    "wrong_type",
-]
-
 JSON = dict[str, Any]
 MAX_BODY = 3 * 1024 * 1024
 MAX_DEPTH = 200  # objects and lists inside each other; what walks them is recursive

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.kinds import ResourceInfo
 
-__all__ = ["DeleteOptions", "delete", "delete_collection", "delete_object", "finish", "finished"]
-
 JSON = dict[str, Any]
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.apiserver.resources.schema import Schema
 
-__all__ = ["change", "insert", "version_converter"]
-
 JSON = dict[str, Any]
 Check = Callable[[JSON], None]
 GENERATED_NAME_ATTEMPTS = 8

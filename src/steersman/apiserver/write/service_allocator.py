@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.storage.store import Event, Store, Table
 
-__all__ = ["SERVICE", "ServiceAllocator"]
-
 JSON = dict[str, Any]
 SERVICE = Kind(version="v1", kind="Service", plural="services")
 NETWORK = ipaddress.ip_network("10.0.0.0/16")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.resources.kinds import ResourceInfo
 
-__all__ = ["for_create", "for_status_update", "for_update", "returns_deleted", "update_warnings"]
-
 JSON = dict[str, Any]
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _MUTATING_POLICIES = "mutatingadmissionpolicies.admissionregistration.k8s.io"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.kinds import ResourceInfo
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["check_name", "create", "in_namespace", "patch", "replace", "still_typed"]
-
 JSON = dict[str, Any]
 _ELSEWHERE = "the namespace of the provided object does not match the namespace sent on the request"
 

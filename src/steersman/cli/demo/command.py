@@ -10,8 +10,6 @@ import click
 
 from steersman.cli.exit_codes import ExitCode
 
-__all__ = ["command"]
-
 RECORDED_WIDTH = 108
 
 

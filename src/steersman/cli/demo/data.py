@@ -10,8 +10,6 @@ from steersman.operators.reload.api.annotations import RELOAD
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NAMESPACE", "SHOP", "configmap", "secret", "workload"]
-
 NAMESPACE: Final = "shop"
 
 Manifest = dict[str, Any]

@@ -34,8 +34,6 @@ from steersman.web.model import StatusReport
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-__all__ = ["Stage", "restarts_of", "wait_for"]
-
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 90.0  # for a fact, on a machine that has other things to do

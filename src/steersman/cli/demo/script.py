@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from steersman.web.model import WorkloadNode
 
-__all__ = ["play"]
-
 WIDTH: Final = 100  # of what a command prints, away from a terminal
 FRAGILE: Final = "catalog"  # its new pods crash, whatever they are started for
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver import EmbeddedServer
 
-__all__ = ["command", "simulated"]
-
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")

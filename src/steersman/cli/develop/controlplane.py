@@ -22,8 +22,6 @@ from steersman.testing.controlplane.binaries import CONTROL_PLANE, HELM, KWOK, G
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["command"]
-
 _MODULES = {module.name: module for module in (CONTROL_PLANE, KWOK, HELM)}
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from steersman.apiserver import EmbeddedServer
 
-__all__ = ["command"]
-
 PROGRAM: Final = (sys.executable, "-m", "steersman")
 POLL_SECONDS: Final = 0.3
 STOP_SECONDS: Final = 10.0

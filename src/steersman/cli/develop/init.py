@@ -19,8 +19,6 @@ from steersman.errors import ConfigError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["ProjectNames", "command", "rendered"]
-
 _PROJECT = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")

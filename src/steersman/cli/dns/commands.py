@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.inspect.offline import ZoneInspection
 
-__all__ = ["command", "differences_of", "draw_plan", "why"]
-
 
 @click.group("dns", cls=SuggestingGroup)
 def command() -> None:

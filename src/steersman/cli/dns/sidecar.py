@@ -14,8 +14,6 @@ from steersman.cli.kube_options import kube_options
 if TYPE_CHECKING:
     from steersman.operators.dns.wire.tsig import Key
 
-__all__ = ["sidecar"]
-
 LEVELS = ["debug", "info", "warning", "error"]
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

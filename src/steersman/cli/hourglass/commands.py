@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from steersman.kube.client.client import Client
     from steersman.operators.hourglass.inspect.plan import PlanLine
 
-__all__ = ["command", "draw_plan", "live_objects", "plan_of", "why"]
-
 
 @click.group("hourglass", cls=SuggestingGroup)
 def command() -> None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from steersman.cli.install.manifests import FileInstallation
 
-__all__ = ["chart_files", "command"]
-
 _NAME: Final = "x-release-name-x"
 _NAMESPACE: Final = "x-release-namespace-x"
 _IMAGE: Final = "x-image-x"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from steersman.crd import DefinitionFinding
 
-__all__ = ["command", "definitions"]
-
 DEFINITION: Final = "CustomResourceDefinition"
 
 

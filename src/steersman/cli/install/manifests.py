@@ -21,8 +21,6 @@ from steersman.operators import Operator
 if TYPE_CHECKING:
     from steersman.runtime.rbac import Permissions
 
-__all__ = ["DeploymentManifests", "FileInstallation", "InstallOptions", "command", "installation_of"]
-
 USER: Final = 65532
 PROBE_PORT: Final = 8081  # where kubelets probe without TLS, as in controller-runtime
 TLS_FOLDER: Final = "/etc/steersman-tls"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.client.client import Client
 
-__all__ = ["StorageMigration", "command", "migrate"]
-
 AT_ONCE = 16  # requests in flight
 ATTEMPTS = 5  # to trim storedVersions, while others write to the definition as well
 

@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from steersman.operators import Operator
     from steersman.runtime.rbac import Permissions
 
-__all__ = [
-    "command",
-    "configured_operators",
-    "file_permissions",
-    "names_in",
-    "operator_names",
-    "operators_option",
-    "print_manifests",
-    "with_reviews",
-]
-
 operators_option = click.option(
     "--operators",
     default="",

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from steersman.runtime.webhook.conversion import ConversionWebhook
     from steersman.runtime.webhook.server import WebhookServer
 
-__all__ = ["client_config", "command", "default_name", "secret_name", "serving", "webhook_permissions"]
-
 PORT = 9443
 _SETTINGS = ("webhook_listen", "webhook_host", "webhook_name", "webhook_certs")
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.compat.profiles import Profile
 
-__all__ = ["SECRET_NAME", "CarriedSettings", "carry_over", "printable_arguments"]
-
 SECRET_NAME: Final = "steersman-notify"  # noqa: S105  the name of one
 HOME: Final = "steersman"  # the namespace that the steps install into
 URL: Final = "ALERT_WEBHOOK_URL"

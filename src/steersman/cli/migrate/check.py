@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from steersman.cli.migrate.originals import Original
     from steersman.kube.client.client import Client
 
-__all__ = ["Effect", "Place", "Takeover", "check_namespaces_exist", "forecast_takeover"]
-
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One visible effect."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from steersman.cli.migrate.check import Takeover
     from steersman.cli.migrate.originals import Report
 
-__all__ = ["command"]
-
 NAMES = ("reloader", "wave", "xing", "shipshape", "bindy", "hourglass", "kubernaut")
 
 

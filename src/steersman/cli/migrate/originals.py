@@ -17,8 +17,6 @@ from steersman.cli.migrate.carry_over import CarriedSettings, carry_over, printa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ORIGINALS", "Original", "Report", "carried_settings", "find_original", "report_on", "still_running"]
-
 
 class Original(msgspec.Struct, frozen=True, kw_only=True):
     """A program that people move from."""

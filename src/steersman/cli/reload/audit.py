@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import ReloadOptions
     from steersman.operators.reload.inspect.audit import StalePod
 
-__all__ = ["command"]
-
 
 @click.command()
 @click.option("-A", "--all-namespaces", is_flag=True, help="Inspect every namespace.")

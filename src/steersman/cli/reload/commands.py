@@ -9,8 +9,6 @@ import click
 
 from steersman.cli.suggestions import SuggestingGroup
 
-__all__ = ["command"]
-
 PROFILE: Final = "steersman.reload.profile"
 
 # name -> module and name of the click command, one line for --help

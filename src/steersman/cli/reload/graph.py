@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.inspect.graph import Graph
 
-__all__ = ["command"]
-
 
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, metavar="DIR|FILE|-", help="Manifests instead of a cluster.")

@@ -13,8 +13,6 @@ from steersman.cli.output import output_option
 if TYPE_CHECKING:
     from steersman.operators.reload.inspect.explain import WorkloadRestartRecord
 
-__all__ = ["history"]
-
 _SHOWN = 50  # in a table; programs get all
 
 

@@ -17,23 +17,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.evaluate import Evaluation
     from steersman.operators.reload.workloads.kinds import KindRule
 
-__all__ = [
-    "among_others",
-    "connected",
-    "describe_pods",
-    "evaluate_workload",
-    "events_of",
-    "inspect_cluster",
-    "note_dialects_off",
-    "off_hints",
-    "open_inspection",
-    "reload_options",
-    "rule_named",
-    "settings_options",
-    "users_elsewhere",
-    "workload_word",
-]
-
 OPERATOR_NAMESPACE = "steersman"  # where `rbac`, `manifests` and the chart put the operator
 F = TypeVar("F", bound="Callable[..., Any]")
 _ROUNDS = 6  # of reading what the last evaluation asked for; templates of templates end long before

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steersman.kube.client.client import Client
     from steersman.operators.reload.api.config import ReloadOptions
 
-__all__ = ["approve", "freeze", "thaw"]
-
 _TARGETS = "KIND/NAME"
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import ReloadOptions
     from steersman.operators.reload.inspect.forecast import Forecast
 
-__all__ = ["command", "draw", "forecast_of", "headline", "names_of"]
-
 
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")

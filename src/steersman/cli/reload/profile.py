@@ -11,8 +11,6 @@ from typing import Any
 
 import click
 
-__all__ = ["profile_command"]
-
 
 @click.command(
     "reload",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.inspect.explain import WorkloadRestartRecord
     from steersman.operators.reload.planning.hooks import HookChange
 
-__all__ = ["replay"]
-
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """One restart of the past, and the word on it."""

@@ -12,8 +12,6 @@ from steersman.cli.output import output_option, print_table, show
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["shadow"]
-
 
 @click.command("shadow")
 @click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="Where that process listens.")

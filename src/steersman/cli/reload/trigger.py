@@ -12,8 +12,6 @@ from steersman.cli.kube_options import complete_workload, kube_options
 if TYPE_CHECKING:
     from steersman.kube.client.client import Client
 
-__all__ = ["trigger"]
-
 
 @click.command()
 @click.argument("workload", metavar="KIND/NAME", shell_complete=complete_workload)

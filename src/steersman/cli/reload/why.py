@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from steersman.kube.client.client import Client
     from steersman.operators.reload.inspect.explain import Answer
 
-__all__ = ["command"]
-
 _SHOWN = 5
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.current import CurrentState
     from steersman.operators.toolset.reconcile.desired import DesiredState
 
-__all__ = ["MANAGER", "command", "inspect_cluster"]
-
 MANAGER = "steersman-toolset"
 _CONFIG = click.option(
     "--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE."

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.operators.toolset.api.crd import ServiceSummary
 
-__all__ = ["merge", "read_documents", "render", "services_in", "settings_from", "validate"]
-
 
 def settings_from(config: Path | None, *, namespaces: str | None) -> TargetSettings:
     """The settings of the section `toolset:`; a namespace on the command line narrows them."""

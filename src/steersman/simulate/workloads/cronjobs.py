@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from steersman.simulate.kinds import SimulatedCronJob, SimulatedJob
 
-__all__ = ["ScheduledJob", "last_due", "plan_cron_job"]
-
 _SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _EVERY = "@every "
 _DESCRIPTORS = {

@@ -25,9 +25,9 @@ from steersman.simulate.workloads.revisions import history, template_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.simulate.kinds import ControllerRevision, Node, SimulatedDaemonSet, SimulatedPod
-
-__all__ = ["plan_daemon_set"]
+    from steersman.kube.api.types.apps import ControllerRevision
+    from steersman.kube.api.types.core import Node
+    from steersman.simulate.kinds import SimulatedDaemonSet, SimulatedPod
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _TOLERATED = ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from steersman.simulate.kinds import SimulatedDeployment
 
-__all__ = ["DESIRED_REPLICAS", "MAX_REPLICAS", "REVISION", "Bounds", "bounds_of", "plan_deployment", "rollout_status"]
-
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.types.batch import JobStatus
     from steersman.simulate.kinds import SimulatedJob, SimulatedPod
 
-__all__ = ["is_finished", "plan_job"]
-
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _BACKOFF_LIMIT = 6
 

@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.objects import Resource
     from steersman.simulate.kinds import JSON
 
-__all__ = [
-    "HASH_LABEL",
-    "REVISION_LABEL",
-    "PodCounts",
-    "count_pods",
-    "fingerprint",
-    "is_active",
-    "is_ready",
-    "is_terminating",
-    "limit",
-    "pod_from",
-    "unhashed",
-    "until_available",
-]
-
 HASH_LABEL = "pod-template-hash"
 REVISION_LABEL = "controller-revision-hash"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; what Kubernetes uses for names it makes up

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from steersman.simulate.kinds import SimulatedPod, SimulatedReplicaSet
 
-__all__ = ["plan_replica_set"]
-
 
 def plan_replica_set(owner: SimulatedReplicaSet, pods: Sequence[SimulatedPod], *, now: float) -> Plan:
     """Create what is missing; of too many, delete those that would be missed least."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steersman.kube.api.objects import ObjectMeta, owner_reference
-from steersman.simulate.kinds import ControllerRevision
+from steersman.kube.api.types.apps import ControllerRevision
 from steersman.simulate.plan import Change
 from steersman.simulate.workloads.pods import REVISION_LABEL, fingerprint
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from steersman.simulate.kinds import JSON, SimulatedDaemonSet, SimulatedStatefulSet
-
-__all__ = ["RevisionHistory", "history", "template_of"]
 
 _HISTORY = 10  # revisionHistoryLimit, the default
 # The label of a ControllerRevision with the hash of its template. Pods of a DaemonSet carry the hash too, those of a

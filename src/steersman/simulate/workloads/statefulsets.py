@@ -18,10 +18,8 @@ from steersman.simulate.workloads.revisions import RevisionHistory, history, tem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steersman.kube.api.types.apps import StatefulSetStatus
-    from steersman.simulate.kinds import JSON, ControllerRevision, SimulatedPod, SimulatedStatefulSet
-
-__all__ = ["plan_stateful_set"]
+    from steersman.kube.api.types.apps import ControllerRevision, StatefulSetStatus
+    from steersman.simulate.kinds import JSON, SimulatedPod, SimulatedStatefulSet
 
 
 def plan_stateful_set(

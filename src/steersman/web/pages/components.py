@@ -13,25 +13,9 @@ from steersman.web.model import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from steersman.operators.reload.inspect.restart_state import RestartState
     from steersman.runtime.manager.operator_bundle import RowState
-    from steersman.web.model import ChangedSource, HistoryEntry, RestartState, Rollout, WorkloadNode
-
-__all__ = [
-    "age",
-    "changes",
-    "command",
-    "countdown",
-    "empty",
-    "entry_row",
-    "grid",
-    "moment",
-    "outcome",
-    "pods_of",
-    "sign",
-    "source_name",
-    "standing",
-    "workload_link",
-]
+    from steersman.web.model import ChangedSource, HistoryEntry, Rollout, WorkloadNode
 
 _OUTCOMES: Final = {
     Outcome.SUCCEEDED: ("good", "Succeeded"),

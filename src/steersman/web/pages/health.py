@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steersman.web.model import ControllerHealth, ProcessHealth, Series, WatchHealth
     from steersman.web.snapshot_cache import SnapshotCache
 
-__all__ = ["page"]
-
 WIDTH, HEIGHT = 240, 48  # of a chart, in its own units
 
 

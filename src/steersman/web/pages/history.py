@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from steersman.web.model import History
     from steersman.web.snapshot_cache import SnapshotCache
 
-__all__ = ["entry_page", "page"]
-
 
 def page(cache: SnapshotCache, _path: dict[str, str], query: HistoryParameters) -> Element:
     """Draw the list."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from steersman.web.model import Leadership
     from steersman.web.snapshot_cache import SnapshotCache
 
-__all__ = ["document", "problem_page", "sign_in_page"]
-
 _NAVIGATION: Final = (
     ("now", "/", "Now"),
     ("map", "/map", "Map"),

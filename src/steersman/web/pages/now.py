@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.runtime.manager.operator_bundle import RowState
 from steersman.web import views
 from steersman.web.markup import Element, h
-from steersman.web.model import RestartState
 from steersman.web.pages.components import (
     age,
     bar,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.operator_bundle import RowProblem
     from steersman.web.model import Now, WorkloadNode
     from steersman.web.snapshot_cache import SnapshotCache
-
-__all__ = ["page"]
 
 LISTED: Final = 8  # objects of one problem
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.operator_bundle import Row, Table
     from steersman.web.snapshot_cache import SnapshotCache
 
-__all__ = ["page"]
-
 MOST = 500  # rows of one table
 
 

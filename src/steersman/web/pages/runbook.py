@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from steersman.web.snapshot_cache import SnapshotCache
 
-__all__ = ["drawn", "page"]
-
 _INLINE: Final = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>[^*]+)\*\*|\[(?P<text>[^]]*)\]\((?P<link>[^)]*)\)")
 
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.web import views
 from steersman.web.markup import Element, h
-from steersman.web.model import RestartState
 from steersman.web.pages.components import empty, source_name, standing, workload_link
 from steersman.web.pages.layout import document
 
 if TYPE_CHECKING:
     from steersman.web.model import Map, WorkloadNode
     from steersman.web.snapshot_cache import SnapshotCache
-
-__all__ = ["page"]
 
 _STATES: Final = msgspec.json.encode({state: [state.row_state, state.word] for state in RestartState}).decode()
 MOST = 200  # workloads of the list; the picture shows all of them

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.web import views
 from steersman.web.markup import Element, h
-from steersman.web.model import RestartState
 from steersman.web.pages.components import (
     age,
     changes,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from steersman.web.model import Edge, WorkloadNode, WorkloadView
     from steersman.web.snapshot_cache import SnapshotCache
-
-__all__ = ["page"]
 
 
 def page(cache: SnapshotCache, path: dict[str, str], _query: Any) -> Element | None:

@@ -47,7 +47,8 @@ from steersman.operators.dns.dnssec.signer import signing_conditions
 from steersman.operators.dns.inspect.offline import ZoneInspection
 from steersman.operators.dns.wire.messages import RRsetChange, update_parts
 from steersman.operators.dns.wire.tsig import Key
-from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.compiler import CompiledZone
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of, owner_of
 from steersman.operators.dns.zone.rdata import CNAME, MX, NS, TXT, A, Contribution, RRset, contribution_of, value_text
 from steersman.operators.dns.zone.selection import InstanceSelector

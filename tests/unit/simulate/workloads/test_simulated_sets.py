@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from steersman.kube.api.objects import ObjectMeta
 from steersman.kube.api.times import format_time
 from steersman.kube.api.types.apps import (
+    ControllerRevision,
     DaemonSetUpdateStrategy,
     RollingUpdate,
     RollingUpdatePartition,
@@ -19,7 +20,6 @@ from steersman.kube.api.types.apps import (
 from steersman.kube.api.types.batch import CronJobStatus, JobCondition, JobStatus
 from steersman.kube.api.types.pods import PodCondition, PodStatus
 from steersman.simulate.kinds import (
-    ControllerRevision,
     SimulatedCronJob,
     SimulatedCronJobSpec,
     SimulatedDaemonSet,

@@ -16,32 +16,6 @@ from steersman.errors import ConfigError, FormatError
 from steersman.kube.api.durations import parse_duration
 from steersman.kube.api.validation import dns_label_errors, quoted
 
-__all__ = [
-    "ADOPT",
-    "ALLOWED_IMAGES",
-    "ALLOW_NAMESPACES",
-    "BIND9_IMAGE",
-    "DRIFT",
-    "DRIFT_IGNORE",
-    "GROUP",
-    "INDEX",
-    "INSTANCE_LABEL",
-    "KEY_LABEL",
-    "LABEL_CLUSTER",
-    "LABEL_MANAGED_BY",
-    "LABEL_ROLE",
-    "OVERLAP_NAMESPACES",
-    "PTR_NAMESPACES",
-    "READINESS_GATE",
-    "RECONCILE_TRIGGER",
-    "SERVED_BY",
-    "VERSION",
-    "DnsConfig",
-    "DnsOptions",
-    "DriftPolicy",
-    "finalizer_of",
-]
-
 GROUP: Final = "bindy.firestoned.io"
 VERSION: Final = "v1beta1"
 

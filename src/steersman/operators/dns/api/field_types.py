@@ -13,26 +13,6 @@ from steersman.kube.api.objects import Struct
 from steersman.kube.api.selectors import Selector
 from steersman.runtime.reconcile.conditions import Condition
 
-__all__ = [
-    "U16",
-    "AclEntry",
-    "Conditions",
-    "Fqdn",
-    "InstanceSource",
-    "Ipv4",
-    "Ipv6",
-    "LabelRequirement",
-    "LabelSelectorSpec",
-    "PolicyName",
-    "Port",
-    "RecordSource",
-    "SecretRef",
-    "Ttl",
-    "TypedReference",
-    "ZoneSource",
-    "selector_of",
-]
-
 MAX_32: Final = 2**31 - 1
 
 _LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"

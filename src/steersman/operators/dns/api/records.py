@@ -14,22 +14,6 @@ from steersman.kube.api.objects import Resource, Struct
 from steersman.operators.dns.api.config import GROUP, VERSION
 from steersman.operators.dns.api.field_types import U16, Conditions, Fqdn, Ipv4, Ipv6, Ttl, TypedReference
 
-__all__ = [
-    "RECORD_KINDS",
-    "AAAARecord",
-    "ARecord",
-    "CAARecord",
-    "CNAMERecord",
-    "EndpointState",
-    "MXRecord",
-    "NSRecord",
-    "Record",
-    "RecordStatus",
-    "SRVRecord",
-    "TXTRecord",
-    "ZoneRef",
-]
-
 MANY: Final = 4000  # more of the smallest records do not fit into one DNS message
 _LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 Name = Annotated[str, Pattern(rf"^(|@|(\*\.)?{_LABEL}(\.{_LABEL})*\.?|\*)$"), MaxLength(254)]

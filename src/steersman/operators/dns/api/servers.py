@@ -24,25 +24,6 @@ from steersman.operators.dns.api.field_types import (
     ZoneSource,
 )
 
-__all__ = [
-    "Bind9Cluster",
-    "Bind9Config",
-    "Bind9Instance",
-    "BindcarConfig",
-    "ClusterBind9Provider",
-    "ClusterSpec",
-    "ClusterStatus",
-    "DnssecConfig",
-    "InstanceStatus",
-    "KeyRotation",
-    "RndcKey",
-    "RoleConfig",
-    "ServerEndpoint",
-    "Signing",
-    "Storage",
-    "ZoneReference",
-]
-
 Acl = Annotated[list[AclEntry] | None, Atomic(), Schema(maxItems=256)]
 Replicas = Annotated[int, Ge(0), Le(100)]
 Manifests = Annotated[list[dict[str, Any]] | None, Atomic(), Schema(maxItems=32)]

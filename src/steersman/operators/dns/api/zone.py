@@ -21,17 +21,6 @@ from steersman.operators.dns.api.field_types import (
     TypedReference,
 )
 
-__all__ = [
-    "DNSZone",
-    "DnssecStatus",
-    "InstanceState",
-    "NameServer",
-    "RecordConflict",
-    "RecordEntry",
-    "SOARecord",
-    "ZoneStatus",
-]
-
 _LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_/-]{0,61}[A-Za-z0-9_])?"
 Seconds = Annotated[int, Ge(1), Le(MAX_32)]
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.dns.bind.servers import Server
 
-
-__all__ = ["PAUSE", "QUICK", "Breaker", "Gate", "Outages", "ServerUnavailable"]
-
 FAILURES: Final = 5
 PAUSE: Final = 30.0  # seconds
 QUICK: Final = 1.0  # seconds within which a failure costs those who wait little

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.zone.rdata import Key, RRset, Soa
 
 
-__all__ = ["UNKNOWN_KEY", "BadZone", "DataPath", "Driver", "Refused", "Stale", "Static", "ZoneFileAccess"]
-
-
 class Stale(DriverError):  # noqa: N818  a state
     """The zone has changed since it was read: read it again."""
 

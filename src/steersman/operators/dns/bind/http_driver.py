@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.zone.rdata import Key, RRset, Soa
 
-__all__ = ["BindcarDriver", "SidecarError", "first_part", "remaining_updates"]
-
 B = TypeVar("B")
 LONGEST: Final = 4 * 2**20  # bytes of an answer
 TOO_MUCH: Final = (

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.statements import Statement
     from steersman.operators.dns.dnssec.key_storage import Keeping
 
-__all__ = [
-    "CONTROL_KEY",
-    "KEY_FILES",
-    "TRANSFER_KEY",
-    "UPDATE_KEY",
-    "config_of",
-    "keeping_for",
-    "named_conf",
-    "signing_of",
-    "user_files",
-    "without_effect",
-]
-
 CONTROL_KEY: Final = "bindy-operator"
 UPDATE_KEY: Final = "bindy-update"
 TRANSFER_KEY: Final = "bindy-transfer"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.driver import Driver
     from steersman.operators.dns.bind.servers import Server
 
-__all__ = ["DriverPool"]
-
 CLOSE_AFTER: Final = 60.0  # seconds after which a replaced driver is closed
 
 

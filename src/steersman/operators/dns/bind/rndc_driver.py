@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.wire.tsig import Key as TsigKey
     from steersman.operators.dns.zone.rdata import Key, RRset, Soa
 
-__all__ = ["ABSENT", "NativeDriver", "address_towards", "zone_word"]
-
 CHANNELS: Final = 4  # control connections to one server
 CLEANING: Final = 0.25  # seconds in which named may still remove the files of a removed zone
 FETCHES: Final = 4  # attempts

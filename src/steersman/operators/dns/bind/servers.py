@@ -23,28 +23,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.api.servers import Bind9Cluster, Bind9Instance, BindcarConfig, KeyRef, RndcKey
 import msgspec
 
-__all__ = [
-    "DNS_PORT",
-    "RNDC_PORT",
-    "SHARED_KEY",
-    "ZONES",
-    "Keys",
-    "Server",
-    "allowed_transfers",
-    "api_port_of",
-    "asked_catalog",
-    "bindcar_of",
-    "catalog_of",
-    "given_key",
-    "key_ref_of",
-    "keys_of",
-    "lists_of",
-    "ready_since",
-    "rndc_key_of",
-    "servers_of",
-    "unused_keys",
-]
-
 DNS_PORT: Final = 5353  # of pods: unprivileged
 RNDC_PORT: Final = 9530
 API_PORT: Final = 8080  # of sidecars

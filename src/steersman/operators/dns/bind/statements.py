@@ -19,20 +19,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.wire.tsig import Key
 
-
-__all__ = [
-    "WORDS",
-    "Statement",
-    "acl_statement",
-    "acl_text",
-    "checked_acl",
-    "looping",
-    "quote",
-    "read_keys",
-    "read_statements",
-    "statement_text",
-]
-
 Statement = tuple["str | tuple[Statement, ...]", ...]
 
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.zone.rdata import Key, RRset, Soa
 
-
-__all__ = ["file_name", "write_file", "zone_file"]
-
 LONGEST: Final = 200  # characters of a file name; named appends some for journals and temporary files
 _SAFE: Final = re.compile(r"[^a-z0-9._-]")
 

@@ -20,23 +20,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.servers import Server
     from steersman.operators.dns.bind.statements import Statement
 
-__all__ = [
-    "borrowed",
-    "changes",
-    "file_of",
-    "first_copy_config",
-    "is_made_here",
-    "is_signed_by_policy",
-    "keeping_file",
-    "open_to",
-    "primary_config",
-    "room_for",
-    "same_config",
-    "secondary_config",
-    "unannounced",
-    "zone_type",
-]
-
 MARKS: Final[tuple[Statement, ...]] = (("notify-delay", "0"), ("check-names", "ignore"), ("check-integrity", "no"))
 DEFAULT_RRSET_LIMIT: Final = 100  # values of one RRset that named accepts by default
 NOT_COMPARED: Final = frozenset({"file", "key-directory", "max-records-per-type"})

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.controllers.context import DnsContext
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["ClusterReconciler", "ProviderReconciler", "instances_of"]
-
 ROLES: Final = ("primary", "secondary")
 
 

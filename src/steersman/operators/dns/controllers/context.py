@@ -38,17 +38,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.servers import Server
     from steersman.operators.dns.zone.ptr import Origin
 
-__all__ = [
-    "ControllerChannels",
-    "DnsContext",
-    "PublishActivity",
-    "ServerProbes",
-    "make_context",
-    "make_drivers",
-    "rejection_of",
-    "spread",
-]
-
 LONGEST_WAIT: Final = 1.0  # seconds that a record's status waits for zones that are being published
 PROBE_PERIOD: Final = 1.0  # seconds
 LONGEST_MESSAGE: Final = 500  # characters of an API server's message: an admission policy may say anything

@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.wire.tsig import Key
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["InstanceReconciler"]
-
 API: Final = f"{GROUP}/{VERSION}"
 LISTED: Final = 200  # zones in a status
 LOCKED: Final = "BindcarAuthFailed"

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.dns.api.zone import DNSZone
     from steersman.operators.dns.bind.servers import Server
-    from steersman.operators.dns.publish.publisher import PublishReport
-
-__all__ = ["DnsMetrics"]
+    from steersman.operators.dns.publish.copy_inspector import PublishReport
 
 
 class DnsMetrics:

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from steersman.runtime.reconcile.conditions import Condition
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["PTR_PENDING", "PTR_PUBLISHED", "RecordReconciler", "ptr_outcome"]
-
 TRANSIENT: Final = ("Conflict", "PTR", "TTLMismatch")  # conditions that exist only while they are True
 UNDECIDED: Final = frozenset({"NotSelected", "ReconcileFailed", "ZoneNotConfigured"})  # not because of the record
 

@@ -85,8 +85,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.publish.zone_state import ZoneState
     from steersman.operators.dns.zone.ptr import Origin
 
-__all__ = ["KINDS", "OPERATOR", "parts_of", "rules_of"]
-
 KINDS: Final = (ClusterBind9Provider, Bind9Cluster, Bind9Instance, DNSZone, *RECORD_KINDS)
 ZONES_AT_ONCE: Final = 64
 OURS: Final = "app=bind9"

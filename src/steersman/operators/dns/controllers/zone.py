@@ -28,8 +28,9 @@ from steersman.operators.dns.controllers.zone_status import (
     next_dnssec,
     status_of,
 )
-from steersman.operators.dns.dnssec.keys import DNSKEY, status_of_keys
+from steersman.operators.dns.dnssec.keys import status_of_keys
 from steersman.operators.dns.dnssec.signer import Signers
+from steersman.operators.dns.publish.copy_inspector import PublishJob
 from steersman.operators.dns.publish.ownership import (
     adopted_servers,
     deleted_contributions,
@@ -37,13 +38,13 @@ from steersman.operators.dns.publish.ownership import (
     trusted_servers,
     values_of,
 )
-from steersman.operators.dns.publish.publisher import PublishJob, publish
+from steersman.operators.dns.publish.publisher import publish
 from steersman.operators.dns.publish.removal import LISTED_IN
 from steersman.operators.dns.publish.servers import catalogs_for, resolve_servers
-from steersman.operators.dns.zone.compiler import ZONE
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.overlap import blocker_of, check_overlap, refused_zones
 from steersman.operators.dns.zone.ptr import allows_ptr_records, is_reverse
-from steersman.operators.dns.zone.rdata import NS
+from steersman.operators.dns.zone.rdata import DNSKEY, NS
 from steersman.operators.dns.zone.selection import (
     InstanceSelector,
     check_choice,
@@ -65,12 +66,10 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.servers import Server
     from steersman.operators.dns.controllers.context import DnsContext
     from steersman.operators.dns.dnssec.signer import SignedBy
-    from steersman.operators.dns.publish.publisher import PublishReport
+    from steersman.operators.dns.publish.copy_inspector import PublishReport
     from steersman.operators.dns.publish.zone_state import ZoneState
     from steersman.operators.dns.zone.rdata import Contribution, Key
     from steersman.runtime.reconcile.context import Context
-
-__all__ = ["ZoneReconciler"]
 
 FIRST_RETRY: Final = 0.05  # seconds until a zone checks again whether the zones it waits for are loaded
 HAND_OVER: Final = 60.0  # seconds that a deleted zone waits for instances to list it as left behind

@@ -17,9 +17,9 @@ from steersman.operators.dns.api.records import RECORD_KINDS
 from steersman.operators.dns.api.servers import Bind9Instance
 from steersman.operators.dns.api.zone import DnssecStatus, InstanceState, RecordConflict, RecordEntry, ZoneStatus
 from steersman.operators.dns.bind.servers import Server
+from steersman.operators.dns.publish.copy_inspector import PublishReport
 from steersman.operators.dns.publish.ownership import is_adopted, names_in
-from steersman.operators.dns.publish.publisher import PublishReport
-from steersman.operators.dns.zone.compiler import ZONE
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import short_text, text_of
 from steersman.operators.dns.zone.ptr import is_reverse
 from steersman.operators.dns.zone.rdata import type_name
@@ -35,8 +35,6 @@ from steersman.text import some_of
 if TYPE_CHECKING:
     from steersman.operators.dns.api.zone import DNSZone
     from steersman.operators.dns.publish.zone_state import ServerCopy, ZoneState
-
-__all__ = ["DEFERRAL", "LONGEST_DEFERRAL", "Summary", "defer_status", "is_status_deferred", "next_dnssec", "status_of"]
 
 LISTED: Final = 100  # records and conflicts in a status
 DEFERRAL: Final = 0.1  # seconds until a deferred status is considered again

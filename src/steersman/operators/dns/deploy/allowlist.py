@@ -34,8 +34,6 @@ if TYPE_CHECKING:
         ClusterBind9Provider,
     )
 
-__all__ = ["NOT_ALLOWED", "Refusal", "refusals_of", "shown"]
-
 NOT_ALLOWED: Final = "NotAllowed"
 PREFIX: Final = "bindy-"  # of ConfigMaps, Secrets and PersistentVolumeClaims for name servers
 TRUSTED: Final = "dns.trustedNamespaces"

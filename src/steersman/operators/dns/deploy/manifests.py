@@ -38,17 +38,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.api.servers import Bind9Cluster, Bind9Instance, RoleConfig
 
-__all__ = [
-    "ACCOUNT",
-    "TEMPLATE",
-    "children_of",
-    "is_lasting",
-    "labels_of",
-    "left_behind_by",
-    "replicas_of",
-    "template_of",
-]
-
 ACCOUNT: Final = "bind9"
 CHECKSUM: Final = "steersman.dev/config-checksum"
 TEMPLATE: Final = "steersman.dev/template-checksum"

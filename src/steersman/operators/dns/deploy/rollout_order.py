@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.types.apps import Deployment
 
-__all__ = ["RolloutServer", "blocker_of", "is_settled"]
-
 
 class RolloutServer(msgspec.Struct, frozen=True):
     """One server of a cluster."""

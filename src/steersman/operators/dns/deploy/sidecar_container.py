@@ -15,8 +15,6 @@ from steersman.operators.dns.bind.servers import DNS_PORT, RNDC_PORT, ZONES, api
 if TYPE_CHECKING:
     from steersman.operators.dns.api.servers import Bind9Cluster, Bind9Instance
 
-__all__ = ["sidecar_container", "sidecar_port"]
-
 STATISTICS: Final = "127.0.0.1:8053"
 Manifest = dict[str, Any]
 

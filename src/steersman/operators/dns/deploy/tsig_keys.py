@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.api.servers import RndcKey
     from steersman.operators.dns.wire.tsig import Key
 
-__all__ = ["CREATED", "EPOCH", "ROTATE", "control_keys", "due_in", "transfer_key"]
-
 CREATED: Final = f"{GROUP}/rndc-created-at"
 ROTATE: Final = f"{GROUP}/rndc-rotate-at"
 COUNT: Final = f"{GROUP}/rndc-rotation-count"

@@ -22,17 +22,6 @@ from steersman.operators.dns.dnssec.keys import ALGORITHMS, algorithm_of, second
 if TYPE_CHECKING:
     from steersman.operators.dns.api.servers import KeySource, Signing
 
-__all__ = [
-    "KEYS_SECRET",
-    "Keeping",
-    "check_policy",
-    "keeping_of",
-    "key_claim",
-    "key_condition",
-    "key_directory",
-    "key_parts",
-]
-
 KEYS_SECRET: Final = "bind9-signing-keys"  # noqa: S105  # a name
 PREFIX: Final = "bindy-"
 READ_ONLY: Final = "/etc/bind/signing"  # keys as named wants them; only the containers that copy them can write it

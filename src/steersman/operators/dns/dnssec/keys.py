@@ -38,27 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 from steersman.operators.dns.api.servers import LIFETIME
 
-__all__ = [
-    "ALGORITHMS",
-    "DNSKEY",
-    "SECURE_ENTRY",
-    "SHORTEST",
-    "SIGNING",
-    "KeyPlan",
-    "SigningKey",
-    "algorithm_of",
-    "ds_of",
-    "is_key_field",
-    "is_signed_with",
-    "key_tag",
-    "keys_in",
-    "make_key",
-    "plan_keys",
-    "seconds_of",
-    "state_of",
-    "status_of_keys",
-]
-
 SECURE_ENTRY: Final = 0x0001
 ALGORITHMS: Final = {
     algorithm.value: algorithm.name

@@ -43,22 +43,12 @@ if TYPE_CHECKING:
 
 from typing import TYPE_CHECKING
 
-from steersman.operators.dns.dnssec.keys import DNSKEY, SIGNING, is_signed_with
+from steersman.operators.dns.dnssec.keys import SIGNING, is_signed_with
+from steersman.operators.dns.zone.rdata import DNSKEY
 
 if TYPE_CHECKING:
     from steersman.operators.dns.bind.driver import Driver
     from steersman.operators.dns.publish.zone_state import ServerCopy
-
-__all__ = [
-    "SIGNING_CONDITIONS",
-    "SignedBy",
-    "Signers",
-    "keep_signing_keys",
-    "keys_secret",
-    "see_signed",
-    "signer_of",
-    "signing_conditions",
-]
 
 
 class SignedBy(msgspec.Struct, frozen=True):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.zone.compiler import CompiledZone
 
-__all__ = ["RRSIG", "delegation_problems", "parent_of", "signature_problems"]
-
 RRSIG: Final = 46
 SOON: Final = 3 * 86400.0  # seconds; named renews signatures five days before they expire
 _HALF: Final = 1 << 31

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.zone.rdata import Key, RRset
 
-__all__ = ["manifests_of"]
-
 API: Final = f"{GROUP}/{VERSION}"
 LABEL: Final = f"{GROUP}/zone"
 _KINDS: Final = {kind.KIND.kind: kind for kind in RECORD_KINDS}

@@ -73,8 +73,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.servers import Server
     from steersman.operators.dns.zone.rdata import Key
 
-__all__ = ["KINDS", "Difference", "Finding", "Reason", "ZoneInspection", "objects_of"]
-
 OWN = (ClusterBind9Provider, Bind9Cluster, Bind9Instance, DNSZone, *RECORD_KINDS)
 KINDS = (*OWN, Secret, Pod)
 INDEXES: Any = {  # as `controllers.setup` has them on the caches

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["tables_of"]
-
 
 def tables_of(cluster: Cluster, namespaces: Sequence[str] | None) -> list[Table]:
     """Zones with serial, secondaries that are behind, and drift; servers with the number of their zones."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.statements import Statement
     from steersman.operators.dns.publish.zone_state import ServerCopy
 
-__all__ = ["PATIENCE", "CopyInspector", "Publication", "PublishJob", "PublishReport"]
-
 PATIENCE: Final = 2.0  # seconds for which other servers, when they are done, wait for one
 CHECKS_PER_READ: Final = 6  # every so many checks a copy is read as a whole, whatever its serial
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.publish.zone_state import ServerCopy, ZoneState
     from steersman.operators.dns.zone.compiler import CompiledZone
 
-__all__ = ["change_of", "due_diff", "ignored_keys", "needs_write", "unexpected_diff"]
-
 
 def needs_write(state: ZoneState, copy: ServerCopy, soa: Soa) -> bool:
     """Whether a copy has to be written, apart from its serial. `soa` is the desired start of authority."""

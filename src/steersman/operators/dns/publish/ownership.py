@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.api.zone import DNSZone, InstanceState
     from steersman.operators.dns.bind.servers import Server
 
-__all__ = [
-    "adopted_servers",
-    "blocked_keys",
-    "deleted_contributions",
-    "is_adopted",
-    "is_bare",
-    "keeps_ttl",
-    "kept_keys",
-    "names_in",
-    "owned_keys",
-    "trusted_servers",
-    "unmanaged_values",
-    "values_of",
-]
-
 Values = dict[Key, frozenset[bytes]]
 
 

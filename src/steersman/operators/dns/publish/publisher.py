@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
     Step = Callable[[Server, ServerCopy], Awaitable[None]]
 
-__all__ = ["PublishJob", "PublishReport", "publish"]
-
 TRIES: Final = 4  # to write a copy that keeps changing
 REFRESH: Final = 0.5  # seconds between two requests to a secondary to refresh
 AT_ONCE: Final = 50  # refused changes that are tried again in one update

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.zone.rdata import Key, RRset
 
-__all__ = ["ATTEMPTS", "Search", "search", "servers_only"]
-
 ATTEMPTS: Final = 200  # per update: each refused change takes about two for every doubling of the number of changes
 
 

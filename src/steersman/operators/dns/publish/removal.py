@@ -34,7 +34,7 @@ from steersman.operators.dns.publish.ownership import is_adopted, values_of
 from steersman.operators.dns.publish.refused_updates import search
 from steersman.operators.dns.publish.servers import cluster_of, resolve_servers
 from steersman.operators.dns.wire.messages import RRsetChange, pieces
-from steersman.operators.dns.zone.compiler import ZONE
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import index_name, name_of, short_text, text_of
 from steersman.operators.dns.zone.ptr import contributions_to, is_reverse, named_in
 from steersman.operators.dns.zone.rdata import GENERATED, NS, Key, RRset, Soa, contribution_of, type_name
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from steersman.runtime.reconcile.context import Context
 
     DriverOf = Callable[[Server], Driver]
-
-__all__ = ["LISTED_IN", "Data", "ZoneRemover", "remove", "without"]
 
 LISTED_IN: Final = "still serves the zone, which is no longer listed in "
 RETRIED: Final = "the zone is removed when the server answers again"

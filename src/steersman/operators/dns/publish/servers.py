@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.api.zone import DNSZone
     from steersman.operators.dns.bind.servers import Server
 
-__all__ = ["catalogs_for", "cluster_of", "pods_of", "resolve_servers"]
-
 
 def cluster_of(instance: Bind9Instance, cache: Any) -> Bind9Cluster | None:
     """The Bind9Cluster that an instance refers to."""

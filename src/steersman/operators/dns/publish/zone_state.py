@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.zone.ptr import PtrIndex
     from steersman.operators.dns.zone.rdata import Contribution
 
-__all__ = ["ExchangeFailure", "Retry", "ServerCopy", "UnmanagedData", "ZoneState", "ZoneStates"]
-
 # Reasons for which no server should have the zone.
 UNSERVED = frozenset({"NoInstances", "CrossNamespaceDenied", "DuplicateZone", "ZoneOverlap"})
 

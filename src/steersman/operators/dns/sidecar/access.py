@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.kube.client.client import Client
 
-__all__ = ["Access", "AllowedUsers", "Problem"]
-
 ACCOUNT: Final = "system:serviceaccount:"
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.sidecar.messages import AddRecord, CreateZone, ModifyZone, RemoveRecord, ReplaceRecord
     from steersman.operators.dns.zone.rdata import Key
 
-__all__ = ["LocalNamed", "zone_of"]
-
 log = structlog.get_logger(__name__)
 
 MARK: Final = ".secondary"  # marks a secondary zone, whose file appears only with the first transfer

@@ -11,25 +11,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-__all__ = [
-    "AddRecord",
-    "CreateZone",
-    "DnsRecord",
-    "Done",
-    "ErrorBody",
-    "Health",
-    "ModifyZone",
-    "Ready",
-    "RemoveRecord",
-    "ReplaceRecord",
-    "ServerStatus",
-    "SoaRecord",
-    "WholeSettings",
-    "ZoneConfig",
-    "ZoneInfo",
-    "ZoneList",
-]
-
 PREFIX: Final = "/api/v1"
 U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 U16 = Annotated[int, Meta(ge=0, le=65535)]

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.kube.client.client import Client
 
-__all__ = ["NamedDriver", "SidecarConfig", "serve"]
-
 log = structlog.get_logger(__name__)
 PAUSE = 1.0  # seconds of the circuit breaker: named is local, so retry soon
 

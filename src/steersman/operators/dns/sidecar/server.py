@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.sidecar.access import Access
     from steersman.operators.dns.sidecar.local_named import LocalNamed
 
-__all__ = ["RequestLimits", "Sidecar"]
-
 log = structlog.get_logger(__name__)
 Answer = tuple[int, Any]
 DONE: Final = {

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.zone.rdata import Key
 
-__all__ = ["KINDS", "key_of", "read_zone", "value_of", "zone_config"]
-
 KINDS: Final = {
     "A": A, "AAAA": AAAA, "CNAME": CNAME, "MX": MX, "TXT": TXT, "NS": NS, "PTR": PTR, "SRV": SRV, "CAA": CAA,
 }  # fmt: skip

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.bind.statements import Statement
     from steersman.operators.dns.sidecar.messages import CreateZone, ModifyZone
 
-__all__ = [
-    "Target",
-    "ZoneSettings",
-    "created_settings",
-    "modified_settings",
-    "overlay",
-    "plain_acl",
-    "plain_targets",
-    "projected",
-    "read_settings",
-    "statements",
-    "whole",
-]
-
 PORT: Final = 53
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,253}\Z")
 _POLICY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.zone.rdata import Key as RRKey
     from steersman.operators.dns.zone.rdata import RRset, Soa
 
-__all__ = ["AxfrServer"]
-
 _POINTER: Final = b"\xc0\x0c"
 CHUNK: Final = 30_000
 CONNECTIONS: Final = 16  # named uses one or two

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.zone.rdata import Key as RRKey
     from steersman.operators.dns.zone.rdata import RRset
 
-__all__ = ["DnsClient", "DnsError", "NoAnswer", "Withheld", "ask_guard", "fault_of"]
-
 RESPONSE: Final = 0x8000  # the QR flag
 LONGEST: Final = 0xFFFF  # bytes of a message over TCP
 POOL_SIZE: Final = 16  # connections

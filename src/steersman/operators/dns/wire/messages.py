@@ -24,23 +24,6 @@ from steersman.operators.dns.zone.rdata import CNAME, MX, NS, PTR, SOA, Key, RRs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-
-__all__ = [
-    "ANY",
-    "AXFR",
-    "TSIG",
-    "AnswerRecord",
-    "Message",
-    "RRsetChange",
-    "changes_size",
-    "parse",
-    "pieces",
-    "question",
-    "rrsets_of",
-    "update",
-    "update_parts",
-]
-
 AXFR: Final = 252
 IN, NONE, ANY = 1, 254, 255
 TSIG: Final = 250

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from steersman.clock import Clock
 
-__all__ = ["ControlError", "ControlRefused", "Rndc"]
-
 _NUMBERS: Final = {"hmac-sha224": 162, "hmac-sha256": 163, "hmac-sha384": 164, "hmac-sha512": 165}  # of ISC's protocol
 BINARY, TABLE = 1, 2
 QUESTIONS: Final = ("null", "status", "showzone ", "zonestatus ", "dnssec -status ")  # read-only commands

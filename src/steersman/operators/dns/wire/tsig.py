@@ -22,8 +22,6 @@ from steersman.operators.dns.wire.messages import ANY, TSIG
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ALGORITHMS", "FUDGE", "UNSIGNED", "BadSignature", "Key", "Signer", "key_from"]
-
 ALGORITHMS: Final = {f"hmac-sha{bits}": getattr(hashlib, f"sha{bits}") for bits in (224, 256, 384, 512)}
 FUDGE: Final = 300  # seconds that a signature may differ from our clock
 UNSIGNED: Final = 99  # messages of a transfer in a row without a signature

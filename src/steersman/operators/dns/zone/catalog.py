@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from steersman.operators.dns.zone.compiler import ZONE
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.rdata import PTR, TXT, Contribution
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.dns.api.zone import DNSZone
-
-__all__ = ["Catalogs", "catalog_parts", "catalogs_of", "member_key", "member_source"]
 
 ZONES: Final = b"\x05zones"
 VERSION: Final = Contribution(ZONE, (b"\x07version", TXT), 0, frozenset({b"\x012"}))

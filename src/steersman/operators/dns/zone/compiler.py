@@ -28,7 +28,6 @@ from steersman.operators.dns.zone.conflicts import (
     CNAME_CONFLICT,
     POINTING,
     WILDCARD,
-    ZONE,
     Contributions,
     Held,
     NameFacts,
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from steersman.operators.dns.api.records import Record
-
-__all__ = ["WILDCARD", "ZONE", "CompiledZone", "Held", "RecordOutcome", "ZoneDelta"]
 
 DEFAULT_TTL: Final = 3600
 

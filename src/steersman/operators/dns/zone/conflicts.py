@@ -27,8 +27,6 @@ from steersman.operators.dns.zone.rdata import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["ADDRESSES", "CNAME_CONFLICT", "POINTING", "WILDCARD", "ZONE", "Contributions", "Held", "NameFacts"]
-
 ZONE: Final = "dnszone"  # the source of what the zone itself says
 CNAME_CONFLICT: Final = "CNAMEConflict"
 LARGEST: Final = 60_000  # bytes of an RRset; the rest of a message holds names and signatures

@@ -18,7 +18,8 @@ import msgspec
 from steersman.kube.api.gvk import NamespacedName
 from steersman.operators.dns.api.config import PTR_NAMESPACES
 from steersman.operators.dns.api.records import RECORD_KINDS, AAAARecord, ARecord
-from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.compiler import CompiledZone
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import index_name
 from steersman.operators.dns.zone.ptr import (
     Origin,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.api.zone import DNSZone
     from steersman.operators.dns.zone.ptr import Pointer, PtrIndex
     from steersman.operators.dns.zone.rdata import Contribution
-
-__all__ = ["LoadResult", "LoadedRecord", "ZoneLoader"]
 
 ADDRESS_KINDS = ("arecord/", "aaaarecord/")
 

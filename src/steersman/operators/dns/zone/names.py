@@ -16,19 +16,6 @@ import dns.name
 
 from steersman.errors import FormatError
 
-__all__ = [
-    "ancestors",
-    "index_name",
-    "is_absolute",
-    "name_of",
-    "names_above",
-    "owner_in",
-    "owner_of",
-    "reverse_name",
-    "short_text",
-    "text_of",
-]
-
 LONGEST: Final = 255
 _PROBLEMS: Final[dict[type[Exception], str]] = {
     dns.name.EmptyLabel: "has an empty label: two dots in a row, or a dot at the start",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from steersman.operators.dns.api.servers import Bind9Instance
     from steersman.operators.dns.zone.selection import InstanceSelector
 
-__all__ = ["blocker_of", "check_overlap", "refused_zones"]
-
 
 def check_overlap(selector: InstanceSelector, zone: DNSZone) -> None:
     """PlanError when an older zone claims the name on the same servers."""

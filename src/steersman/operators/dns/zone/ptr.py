@@ -19,7 +19,7 @@ from steersman.operators.dns.api.config import PTR_NAMESPACES
 from steersman.operators.dns.api.records import AAAARecord, ARecord
 from steersman.operators.dns.api.zone import DNSZone
 from steersman.operators.dns.zone.catalog import Catalogs
-from steersman.operators.dns.zone.compiler import WILDCARD
+from steersman.operators.dns.zone.conflicts import WILDCARD
 from steersman.operators.dns.zone.names import owner_in, reverse_name, text_of
 from steersman.operators.dns.zone.rdata import AAAA, PTR, A, Contribution
 from steersman.operators.dns.zone.selection import is_overlap_allowed
@@ -29,22 +29,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.dns.api.records import Record
-
-__all__ = [
-    "Origin",
-    "Pointer",
-    "PtrIndex",
-    "PtrPlacement",
-    "allows_ptr_records",
-    "contributions_to",
-    "is_reverse",
-    "named_in",
-    "place_of",
-    "pointers_of",
-    "source_in_reverse",
-    "wants_ptr",
-    "zones_above",
-]
 
 ARPA: Final = (b"\x07in-addr\x04arpa\0", b"\x03ip6\x04arpa\0")
 

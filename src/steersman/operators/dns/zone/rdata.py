@@ -34,34 +34,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.api.records import Record
 
-__all__ = [
-    "AAAA",
-    "CAA",
-    "CNAME",
-    "DNSKEY",
-    "DS",
-    "GENERATED",
-    "MX",
-    "NS",
-    "PTR",
-    "SOA",
-    "SRV",
-    "TXT",
-    "TYPE_OF",
-    "A",
-    "Contribution",
-    "Key",
-    "RRset",
-    "Soa",
-    "character_strings",
-    "contribution_of",
-    "parsed",
-    "target_of",
-    "type_name",
-    "value_text",
-    "wire_size",
-]
-
 A, NS, CNAME, SOA, PTR, MX, TXT, AAAA, SRV, DS, DNSKEY, CAA = 1, 2, 5, 6, 12, 15, 16, 28, 33, 43, 48, 257
 GENERATED: Final = frozenset({46, 47, DNSKEY, 50, 51, 59, 60, 65534})  # types that named adds to a signed zone
 

@@ -28,32 +28,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.api.records import Record
 
-__all__ = [
-    "Choice",
-    "InstanceSelector",
-    "age_of",
-    "check_choice",
-    "check_selectors",
-    "empty_selectors",
-    "is_namespace_allowed",
-    "is_overlap_allowed",
-    "label_values",
-    "leaving_values",
-    "may_adopt",
-    "missing_cluster",
-    "published_values",
-    "record_selectors",
-    "related_zones",
-    "selected_records",
-    "selector_values",
-    "selects",
-    "source_of",
-    "zone_names",
-    "zone_names_above",
-    "zone_of",
-    "zones_selecting",
-]
-
 EVERY = "*"  # the index value of selectors that name no exact label
 
 

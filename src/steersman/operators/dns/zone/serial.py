@@ -13,8 +13,6 @@ from dns.serial import Serial
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["choose_serial", "is_later", "latest", "next_serial"]
-
 
 def is_later(serial: int, other: int) -> bool:
     """Whether a serial is later than another (RFC 1982); of two that are exactly half way apart the larger is.

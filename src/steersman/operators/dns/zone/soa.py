@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from steersman.errors import FormatError, PlanError
 from steersman.operators.dns.api.config import ADOPT, DRIFT_IGNORE
 from steersman.operators.dns.zone.catalog import catalog_parts
-from steersman.operators.dns.zone.compiler import ZONE
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of, owner_in, short_text
 from steersman.operators.dns.zone.rdata import AAAA, NS, A, Contribution, Soa
 
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"[0-9.]+")
 _HOST: Final = re.compile(r"([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)+")
-
-__all__ = [
-    "has_adopt_annotation",
-    "ignored_names",
-    "is_ignored",
-    "mailbox_of",
-    "own_contributions",
-    "soa_of",
-    "zone_name",
-]
 
 
 def zone_name(zone: DNSZone) -> bytes:

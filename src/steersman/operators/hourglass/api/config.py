@@ -19,8 +19,6 @@ from steersman.errors import ConfigError, FormatError
 from steersman.kube.api.durations import parse_duration
 from steersman.kube.api.validation import dns_subdomain_errors, label_key_errors, label_value_errors, quoted
 
-__all__ = ["HardwareMap", "HourglassConfig", "HourglassOptions", "Offer"]
-
 DEFAULT_GPU: Final = "nvidia.com/gpu"
 SERVICE_ACCOUNTS: Final = ("default", "hourglass-*")
 _ACCOUNTS: Final = re.compile(r"([a-z0-9*?\[!\]-]+/)?[a-z0-9.*?\[!\]-]+")  # what could match a name

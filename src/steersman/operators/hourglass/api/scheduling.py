@@ -12,15 +12,6 @@ from msgspec import field
 from steersman.crd.markers import Atomic, ListMap, Schema
 from steersman.kube.api.objects import Struct
 
-__all__ = [
-    "Affinity",
-    "LocalReference",
-    "NodeAffinity",
-    "Resources",
-    "Scheduling",
-    "Tolerate",
-]
-
 QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )

@@ -16,15 +16,6 @@ from steersman.kube.api.objects import Resource, Struct
 from steersman.operators.hourglass.api.scheduling import LocalReference, Resources, Scheduling, Tolerate
 from steersman.runtime.reconcile.conditions import Condition
 
-__all__ = [
-    "ExecutorSpec",
-    "HourglassExecutor",
-    "Performer",
-    "PerformerSpec",
-    "StoredExecutor",
-    "StoredPerformer",
-]
-
 GROUP: Final = "hourglass.eigenlayer.io"
 VERSION: Final = "v1alpha1"
 

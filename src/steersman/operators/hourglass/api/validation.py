@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.api.scheduling import Resources, Scheduling
     from steersman.operators.hourglass.api.types import DisruptionBudget, StoredExecutor, StoredPerformer
 
-__all__ = [
-    "NOT_ALLOWED",
-    "FieldProblem",
-    "account_rejections",
-    "budget_problem",
-    "read_executor",
-    "read_performer",
-    "shown",
-]
-
 T = TypeVar("T")
 NOT_ALLOWED: Final = "NotAllowed"
 

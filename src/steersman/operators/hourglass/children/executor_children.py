@@ -33,17 +33,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.types.apps import Deployment
     from steersman.operators.hourglass.api.types import ExecutorSpec, StoredExecutor
 
-__all__ = [
-    "MANAGED_BY",
-    "Children",
-    "account_objects",
-    "adopted",
-    "children_of",
-    "config_text",
-    "keys_digest",
-    "selector_of",
-]
-
 Wire = dict[str, Any]
 
 CONFIG_FOLDER: Final = "/etc/hourglass"

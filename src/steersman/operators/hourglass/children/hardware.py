@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.api.scheduling import Resources
     from steersman.operators.hourglass.api.types import Hardware
 
-__all__ = ["HardwareDemand", "demand_of", "is_gpu", "merged_labels"]
-
 PATH = "spec.hardwareRequirements"
 
 

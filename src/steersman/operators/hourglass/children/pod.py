@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.api.validation import FieldProblem
     from steersman.operators.hourglass.children.hardware import HardwareDemand
 
-__all__ = ["PodTemplate", "avs_label", "ordered_environment", "pod_template", "port_of", "restricted", "template_hash"]
-
 Wire = dict[str, Any]
 
 RESTRICTED_USER: Final = 65532  # the conventional "nonroot"; needed so that mounted keys can be read without root

@@ -27,18 +27,6 @@ from steersman.runtime import workloads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = [
-    "DesiredPods",
-    "PodHistory",
-    "Removal",
-    "Steps",
-    "adoptable",
-    "is_ready",
-    "needs_slot",
-    "next_steps",
-    "recreation_delay",
-]
-
 FIRST_DELAY: Final = 10.0  # seconds before the second recreation…
 LONGEST_DELAY: Final = 300.0  # …doubling up to this
 FORGET_AFTER: Final = 600.0  # a pod that lasted this long resets the delay

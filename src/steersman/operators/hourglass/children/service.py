@@ -23,8 +23,6 @@ from steersman.operators.hourglass.children.pod import port_of
 if TYPE_CHECKING:
     from steersman.operators.hourglass.api.types import DisruptionBudget, PerformerSpec
 
-__all__ = ["budget_for", "network_policy_for", "performer_budget", "service_for"]
-
 Wire = dict[str, Any]
 
 

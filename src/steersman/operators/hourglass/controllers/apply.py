@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.children.pod import PodTemplate
     from steersman.runtime.reconcile.context import Context
 
-__all__ = [
-    "adopt_pod",
-    "apply_child",
-    "create_pod",
-    "delete_owned",
-    "is_controlled_by",
-    "is_drained",
-    "remove_child",
-]
-
 Wire = dict[str, Any]
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.controllers.metrics import HourglassMetrics
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["ExecutorReconciler"]
-
 ACCOUNT: Final = "hourglass-account"  # index of executors by ServiceAccount
 KEYS: Final = "hourglass-keys"  # index of executors by the Secret they refer to
 RECHECK_SECONDS: Final = 15.0

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import NamespacedName
 
-__all__ = ["HourglassMetrics"]
-
 REASONS: Final = ("Replaced", "Failed", "PendingTooLong", "ScaledDown", "Lost")
 
 

@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.controllers.metrics import HourglassMetrics
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["PerformerReconciler", "pod_owners", "pods_of"]
-
 OWNER: Final = "hourglass-owner"  # index of pods by owner
 PHASE: Final = "hourglass-phase"  # index of performers by phase
 EXECUTOR: Final = "hourglass-executor"  # index of performers by executor

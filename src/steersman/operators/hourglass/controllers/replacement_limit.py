@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.hourglass.api.types import StoredPerformer
 
-__all__ = ["ReplacementLimiter", "allowed_unavailable"]
-
 STUCK_AFTER: Final = 600.0
 
 

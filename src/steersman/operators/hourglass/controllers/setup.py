@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.types.rbac import PolicyRule
     from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 
-__all__ = ["OPERATOR", "controllers", "rules"]
-
 CONCURRENCY: Final = 16
 NO_HELM_RELEASES: Final = "type!=helm.sh/release.v1"  # the largest Secrets of a cluster; none holds keys
 

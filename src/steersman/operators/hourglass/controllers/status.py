@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.api.types import ExecutorSpec, StoredExecutor, StoredPerformer
     from steersman.runtime.reconcile.context import Context
 
-__all__ = [
-    "Issue",
-    "PerformerFacts",
-    "executor_status",
-    "history_of",
-    "performer_status",
-    "pod_issue",
-    "report_degraded",
-    "stored_conditions",
-]
-
 Wire = dict[str, Any]
 
 

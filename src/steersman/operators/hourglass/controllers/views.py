@@ -18,8 +18,6 @@ from steersman.operators.hourglass.children.executor_children import keys_digest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ADMITTING_ANYWHERE", "ADMITTING_HERE", "KeySecret", "PerformerService", "executors_of", "performers_of"]
-
 
 class Selects(Struct):
     """Which pods a Service selects."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from steersman.operators.hourglass.api.scheduling import Scheduling
     from steersman.operators.hourglass.api.types import PerformerSpec
 
-__all__ = ["PlanLine", "plan_manifests"]
-
 Key = tuple[str, str, str]  # kind, namespace, name
 
 

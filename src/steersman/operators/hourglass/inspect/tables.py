@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["executor_row", "performer_row", "tables"]
-
 BUSY: Final = frozenset({"Upgrading", "Terminating"})
 
 

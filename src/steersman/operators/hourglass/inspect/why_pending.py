@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.types.core import Node, Taint
     from steersman.kube.api.types.pods import Pod
 
-__all__ = ["NodeFit", "fit_on_nodes", "requests_of", "used_on"]
-
 ZERO = Quantity.parse(0)
 BLOCKING = ("NoSchedule", "NoExecute")
 

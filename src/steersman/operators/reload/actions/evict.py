@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads.workload import Workload
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["POLL_SECONDS", "EvictionProgress", "EvictionStep", "continue_eviction", "next_step"]
-
 POLL_SECONDS: Final = 2.0  # between two reads of the pods
 BUDGET_SECONDS: Final = 10.0  # after a disruption budget refused an eviction
 ERROR_SECONDS: Final = 30.0  # after another error

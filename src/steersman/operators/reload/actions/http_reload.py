@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads.workload import Workload
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["Calls", "call_pods", "call_workload"]
-
 AT_ONCE: Final = 8  # pods
 _SHOWN: Final = 3  # failed calls that a message names
 

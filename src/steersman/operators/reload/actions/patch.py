@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 NO_MARKS: Final = CompatAnnotations()
 _MERGED_BY_NAME: Final = ("apps", "batch")  # groups whose lists a strategic patch merges by name
 
-__all__ = ["apply_plan", "patch_for", "patch_type", "read_containers", "set_variables", "stamps_for"]
-
 
 async def apply_plan(
     ctx: Context, rule: KindRule, workload: Workload, plan: WorkloadPlan, *, marks: CompatAnnotations = NO_MARKS

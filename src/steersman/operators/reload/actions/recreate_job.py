@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads.workload import Workload
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["Intent", "Mark", "begin", "carry_on", "intent_of", "mark_of", "stand_in", "successor"]
-
 POLL_SECONDS: Final = 1.0  # while the pods of the old Job end
 DOUBT_SECONDS: Final = 30.0  # until a stand-in that its Job does not know is asked about again
 _SET_BY_SERVER: Final = frozenset(

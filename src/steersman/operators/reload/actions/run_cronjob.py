@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads.workload import Workload
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["job_of", "run_now"]
-
 INSTANTIATE: Final = "cronjob.kubernetes.io/instantiate"  # as `kubectl create job --from` writes it
 
 

@@ -18,8 +18,6 @@ from steersman.errors import FormatError
 from steersman.kube.api.durations import format_duration, parse_duration
 from steersman.operators.reload.api.config import ACTIONS
 
-__all__ = ["RESTART", "ReloadAction", "parse_action"]
-
 _METHODS: Final = ("POST", "GET", "PUT")
 _SCHEMES: Final = ("http", "https")
 _LONGEST_TIMEOUT: Final = timedelta(seconds=30)

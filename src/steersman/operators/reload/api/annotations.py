@@ -46,53 +46,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.api.config import ReloadOptions
 
-__all__ = [
-    "ACTION",
-    "APPLIED",
-    "APPROVE",
-    "BUDGET",
-    "COMPARE",
-    "DEPENDS_ON",
-    "FREEZE",
-    "GUARD",
-    "MAX_CONCURRENT",
-    "MAX_DELAY",
-    "NATIVE_ANNOTATIONS",
-    "NOTIFY",
-    "NO_KIND_ALIASES",
-    "ON_FAILURE",
-    "ORDER_WITH",
-    "PREFIX",
-    "QUIET_PERIOD",
-    "RECREATED_BY",
-    "RECREATES",
-    "RELOAD",
-    "RELOAD_EXTRA",
-    "RELOAD_IGNORE",
-    "RESTARTED_AT",
-    "RESTARTED_FOR",
-    "ROLLOUT_DEADLINE",
-    "SETTINGS",
-    "SHARE_WITH",
-    "URGENT",
-    "WAVE",
-    "WINDOWS",
-    "Freeze",
-    "KindAliases",
-    "LayerSettings",
-    "Mode",
-    "Setting",
-    "SettingsReader",
-    "SourcePattern",
-    "SourceSettings",
-    "bounded_list",
-    "misspelt_dialect",
-    "read_namespace_settings",
-    "read_settings",
-    "read_source_settings",
-    "split_list",
-]
-
 # Written by users: on workloads and, where marked, on namespaces (N) and sources (S).
 RELOAD: Final = "steersman.dev/reload"  # N S: auto | off | configmap/NAME,secret/NAME,…
 RELOAD_EXTRA: Final = "steersman.dev/reload-extra"  # configmap/[NS/]NAME,…

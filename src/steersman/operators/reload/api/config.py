@@ -22,32 +22,6 @@ from steersman.operators.reload.api.windows import MaintenanceWindows, make_wind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "ACTIONS",
-    "FORMS",
-    "BudgetConfig",
-    "CompareConfig",
-    "Features",
-    "Guard",
-    "GuardConfig",
-    "HookConfig",
-    "KindConfig",
-    "LabelScope",
-    "OnFailure",
-    "ReceiverConfig",
-    "ReloadConfig",
-    "ReloadOptions",
-    "ReloaderConfig",
-    "RestartBudget",
-    "ScopeConfig",
-    "SourceKind",
-    "SourceRef",
-    "Strategy",
-    "Window",
-    "WindowConfig",
-    "WorkloadId",
-]
-
 DIGEST_SECRET: Final = "steersman-reload-digests"  # noqa: S105  # the name of a Secret
 ACTIONS: Final = ("restart", "none", "http", "evict")
 FORMS: Final = ("json", "yaml", "properties", "certificate", "ignore", "bytes")

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import WorkloadId
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = [
-    "ClusterPolicySpec",
-    "ClusterReloadPolicy",
-    "ParsedPolicy",
-    "PolicySpec",
-    "PolicyStatus",
-    "ReloadPolicy",
-    "ranked",
-    "read_policy",
-]
-
 T = TypeVar("T")
 
 

@@ -20,8 +20,6 @@ from steersman.errors import FormatError
 from steersman.kube.api.durations import format_duration, parse_duration
 from steersman.kube.api.validation import quoted
 
-__all__ = ["MaintenanceWindow", "MaintenanceWindows", "make_window", "parse_windows"]
-
 _LONGEST: Final = timedelta(days=366)
 _TWICE: Final = timedelta(hours=3)  # clocks are never set back by more
 _MOST: Final = 50  # in one list: each is computed at every evaluation

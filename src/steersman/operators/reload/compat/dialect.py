@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.digest import Hash, Source
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["CompatAnnotations", "Dialect", "Pause", "SourceClaim", "TotalHash"]
-
 
 class SourceClaim(msgspec.Struct, frozen=True, kw_only=True):
     """One rule's claim that a workload depends on a source."""

@@ -55,18 +55,6 @@ if TYPE_CHECKING:
     from steersman.runtime.manager.cluster import Cluster
     from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 
-__all__ = [
-    "HOLDER_RULES",
-    "LEASES",
-    "REPORT",
-    "RULES",
-    "HolderVerdict",
-    "LeaseConflictWatch",
-    "LeaseObservation",
-    "coexistence_bundle",
-    "verify_holder",
-]
-
 LEASES: Final[Mapping[str, str]] = {
     "helloworld-controller-leader": "shipshape",
     "stakater-reloader-lock": "Reloader",

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.reload.planning.evaluate import Evaluation
 
-__all__ = ["OUTCOMES", "Shadow", "ShadowOutcome", "ShadowReport"]
-
 PATIENCE_SECONDS: Final = 60.0
 KEPT: Final = 1_000  # differences that are remembered
 OUTCOMES: Final = ("agreed", "only ours", "only theirs")

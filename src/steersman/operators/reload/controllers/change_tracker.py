@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.digest import Source
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["ChangeTracker", "PendingChanges", "source_matters"]
-
 _OURS: Final = frozenset({APPLIED, RESTARTED_AT, RESTARTED_FOR})
 
 

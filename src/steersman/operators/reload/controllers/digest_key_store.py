@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from steersman.kube.client.client import Client
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["KeyStore", "read_ring", "rules"]
-
 REFRESH_SECONDS: Final = 300.0
 RETRY_SECONDS: Final = 5.0  # while the server does not answer, and nothing is known yet
 

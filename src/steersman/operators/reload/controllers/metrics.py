@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.controllers.change_tracker import ChangeTracker
     from steersman.operators.reload.planning.plan import WorkloadPlan
 
-__all__ = ["GATES", "ReloadMetrics"]
-
 
 class ReloadMetrics:
     """The series of one operator; made once per registry."""

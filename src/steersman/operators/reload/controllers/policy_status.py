@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from steersman.runtime.reconcile.conditions import Condition
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["policy_controllers"]
-
 _SHOWN = 5  # policies or problems named in a message
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import Features, ReloadOptions
     from steersman.operators.reload.workloads.kinds import KindRule
 
-__all__ = ["own_rules", "rules"]
-
 
 def rules(config: ReloadConfig | None) -> Sequence[PolicyRule]:
     """The rules for the section `reload:`."""

@@ -69,8 +69,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.digest import Source
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["SharedContext", "WorkloadReconciler", "kept_annotations"]
-
 UNREAD_SECONDS: Final = 30.0  # until the next try after sources could not be read
 AT_ONCE: Final = 0.001
 NEWER_SECONDS: Final = 1.0  # until the watch should have brought a source that is newer on the API server than here

@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads.workload import Workload
     from steersman.runtime.reconcile.context import Context
 
-__all__ = [
-    "FAILURES",
-    "MISCONFIGURED",
-    "REASONS",
-    "ReloadListener",
-    "announce",
-    "managers",
-    "notices_of",
-    "report_notices",
-    "writers",
-]
-
 REASONS: Final = {
     "missing": "SourceMissing",
     "action": "ActionOff",

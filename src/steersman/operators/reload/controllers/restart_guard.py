@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["RestartGuard"]
-
 
 class RestartGuard:
     """See the module. Without reasons controllers write."""

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.compat.dialect import Dialect
     from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 
-__all__ = ["OPERATOR", "controllers", "operator"]
-
 NO_HELM_RELEASES: Final = "type!=helm.sh/release.v1"  # the largest Secrets of a cluster, and no pod reads them
 CONCURRENCY: Final = 64  # patches in flight: a source that hundreds of workloads use should not take minutes
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.controllers.change_tracker import PendingChanges
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["refresh_users"]
-
 
 async def refresh_users(pending: PendingChanges, cluster: Cluster) -> None:
     """Run until cancelled: whenever a source changes, list the workloads of its namespace that are not watched."""

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.evaluate import Evaluation
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["ALERT", "Auditor", "StalePod", "StaleSource", "stale_pods"]
-
 ALERT = "sum by (namespace) (steersman_reload_stale_pods) > 0"
 log = structlog.get_logger(__name__)
 

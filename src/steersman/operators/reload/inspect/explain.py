@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.compat.dialect import Dialect
     from steersman.operators.reload.planning.evaluate import Evaluation
 
-__all__ = [
-    "Answer",
-    "EdgeAnswer",
-    "NotWatched",
-    "PendingAnswer",
-    "RestartRecord",
-    "WorkloadRestartRecord",
-    "answer",
-    "history_of",
-]
-
 UNKNOWN = "unknown"  # what cannot be compared, since its key cannot be read
 SHORT = 12  # characters of a digest that people can compare
 

@@ -31,18 +31,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.workloads.kinds import KindRule
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = [
-    "Forecast",
-    "ForecastChange",
-    "ManifestProblem",
-    "Planned",
-    "Unaffected",
-    "forecast",
-    "with_problems",
-    "with_unseen",
-]
-
-
 _KINDS: Final = {
     SourceKind.CONFIGMAP: "ConfigMap",
     SourceKind.SECRET: "Secret",

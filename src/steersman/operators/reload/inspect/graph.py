@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import SourceRef
     from steersman.operators.reload.planning.evaluate import Evaluation
 
-__all__ = ["Graph", "GraphEdge", "GraphNode", "dot", "graph_of", "mermaid", "svg"]
-
 
 class GraphNode(msgspec.Struct, frozen=True, order=True):
     """A source or a workload."""

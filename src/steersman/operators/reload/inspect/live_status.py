@@ -30,20 +30,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.rollouts import TrackedRollout
     from steersman.operators.reload.planning.state import Past
 
-__all__ = [
-    "ApprovalView",
-    "Circuit",
-    "EdgeView",
-    "ManagedWorkload",
-    "PendingView",
-    "ReloadView",
-    "RestartOutcome",
-    "RestartView",
-    "RolloutView",
-    "tables_of",
-    "view_of",
-]
-
 
 class RestartOutcome(msgspec.Struct, frozen=True):
     """How a restart ended."""

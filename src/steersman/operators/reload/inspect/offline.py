@@ -26,7 +26,7 @@ from steersman.operators.reload.compat.dialects import dialects_for, dialects_of
 from steersman.operators.reload.controllers.reconciler import SharedContext, WorkloadReconciler
 from steersman.operators.reload.controllers.setup import NO_HELM_RELEASES
 from steersman.operators.reload.planning.effective_policy import PolicyIndex
-from steersman.operators.reload.planning.plan import Moment
+from steersman.operators.reload.planning.gates import Moment
 from steersman.operators.reload.planning.restart_order import RestartCoordinator
 from steersman.operators.reload.planning.snapshot import NamespaceSettings, total_sources, with_totals
 from steersman.operators.reload.planning.state import Applied, read_state
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.evaluate import Evaluation
     from steersman.operators.reload.planning.plan import Observed
     from steersman.operators.reload.sources.digest import Source
-
-__all__ = ["OfflineInspection", "is_source", "read_cluster"]
 
 Manifest = dict[str, Any]
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from steersman.runtime.manager.operator_bundle import RowState
 
-__all__ = ["TIMED", "RestartState", "state_of_gate"]
-
 
 class RestartState(StrEnum):
     """The state of a workload."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.evaluate import Evaluation
     from steersman.operators.reload.workloads.kinds import KindRule
 
-__all__ = ["BY_HAND", "triggered", "with_cause"]
-
 BY_HAND: Final = "steersman reload trigger"
 
 

@@ -20,8 +20,6 @@ from steersman.text import some_of
 if TYPE_CHECKING:
     from steersman.operators.reload.api.config import ReceiverConfig
 
-__all__ = ["DEFAULT", "AffectedWorkload", "Notification", "body_of", "check_template"]
-
 _FIELDS: Final = ("outcome", "sources", "workloads", "failures", "count", "time")
 DEFAULT: Final = "$outcome: $sources restarted $count: $workloads$failures"
 _SHOWN: Final = 10

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.restart_order import RestartCoordinator
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["NotificationSender"]
-
 SETTLE_SECONDS: Final = 5.0  # after the last workload joined a group: others may follow
 LONGEST_SECONDS: Final = 3600.0  # then the message is sent, whatever is still in progress
 CHECK_SECONDS: Final = 1.0

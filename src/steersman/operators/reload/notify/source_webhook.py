@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.digest import Source
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["BODY", "SourceWebhook"]
-
 BODY: Final = b'{"webhook":"update successful"}'  # Reloader's, to the byte
 ATTEMPTS: Final = 6  # the first and five more, as Reloader has it
 

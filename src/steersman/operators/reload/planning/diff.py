@@ -38,18 +38,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.sources.digest import Source
 
-__all__ = [
-    "UNKNOWN",
-    "SourceChange",
-    "Wanted",
-    "changed_keys",
-    "changed_since",
-    "describe",
-    "describe_compare_rules",
-    "parse_changes",
-    "wanted",
-]
-
 _LONGEST: Final = 1000  # characters of a list of sources
 UNKNOWN: Final = "?"  # a digest that no source has: the pods may have been started for something else
 

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.references import Reference
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["DependencyEdge", "Edges", "Sources", "Untracked", "edges_of", "reference_claim"]
-
 _SHOWN: Final = 3  # keys that a message names
 
 

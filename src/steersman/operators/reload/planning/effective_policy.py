@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 PolicyKind = ReloadPolicy | ClusterReloadPolicy
 
-__all__ = ["Layer", "PolicyIndex", "PolicyKind", "effective_policy"]
-
 
 class Layer(msgspec.Struct, frozen=True):
     """The settings of one layer, and where they are."""

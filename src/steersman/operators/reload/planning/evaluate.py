@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.digest_keys import Keyring
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["Evaluation", "evaluate"]
-
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """A workload as it was read, the policy in force for it, and the plan that follows."""

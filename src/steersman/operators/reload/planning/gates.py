@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.restart_order import RestartCoordinator
     from steersman.operators.reload.sources.digest import Source
 
-__all__ = ["GATES", "Blocked", "Moment", "Policy", "RestartRequest", "change_digest", "first_blocking_gate"]
-
 DIGEST_LENGTH: Final = 12  # characters of a digest that people copy
 
 

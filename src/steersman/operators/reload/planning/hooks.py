@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import Features
     from steersman.operators.reload.planning.evaluate import Evaluation
 
-__all__ = ["GROUP", "Decision", "HookChange", "HookRunner", "HookSource", "allow", "change_of", "hold", "load_hook"]
-
 GROUP: Final = "steersman.reload.hooks"
 FRESH_SECONDS: Final = 30.0  # how long an answer counts
 LONGEST_SECONDS: Final = 86_400.0  # the function is asked again after a day, whatever it said

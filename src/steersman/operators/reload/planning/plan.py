@@ -61,21 +61,6 @@ APPLIED_ALREADY: Final = "everything it uses is applied"
 UNCOMPARABLE: Final = "unknown: the key of its digests cannot be read"
 KEY_LOST: Final = "the key of its digests is gone, so the current content of its sources counts as applied"
 
-__all__ = [
-    "APPLYING",
-    "KEY_LOST",
-    "UNCOMPARABLE",
-    "UNDER_WAY",
-    "Action",
-    "Moment",
-    "Notice",
-    "Observed",
-    "Policy",
-    "WorkloadPlan",
-    "make_plan",
-    "unknown_keys",
-]
-
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """What this process remembers of one workload; a plan makes the next one of it."""

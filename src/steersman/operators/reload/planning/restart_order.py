@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.evaluate import Evaluation
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["RestartCoordinator", "WorkloadState"]
-
 RECHECK: Final = 5.0  # seconds until a workload that waits for others is evaluated again, in case nothing wakes it
 SOON: Final = 0.25  # seconds, while another workload is about to be evaluated
 LISTED: Final = 30.0  # seconds after which every kind that the cluster serves has been listed

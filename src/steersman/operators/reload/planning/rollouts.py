@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["Rollouts", "TrackedRollout"]
-
 PROGRESSING: Final = RolloutProgress(Phase.PROGRESSING)
 EVICTION: Final = "evicting pods of before "  # the stamp of one
 FIRST_READ: Final = 30.0  # seconds from a restart to the first read of its pods

@@ -44,17 +44,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.controllers.change_tracker import ChangeTracker
     from steersman.operators.reload.planning.effective_policy import PolicyIndex
 
-__all__ = [
-    "NamespaceSettings",
-    "SnapshotSources",
-    "WorkloadSnapshot",
-    "interests_in",
-    "read_snapshot",
-    "read_totals",
-    "total_sources",
-    "with_totals",
-]
-
 DEPLOYMENT: Final = workload_class(BUILT_IN[0].kind)
 
 

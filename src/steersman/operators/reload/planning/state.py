@@ -43,19 +43,6 @@ from steersman.operators.reload.sources.digest import names_digest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "LIMIT",
-    "Applied",
-    "AppliedSource",
-    "AppliedTotal",
-    "Found",
-    "Past",
-    "next_history",
-    "read_state",
-    "total_of",
-    "write_state",
-]
-
 VERSION: Final = 1
 LIMIT: Final = 16 * 1024  # bytes; an object may carry 256 KiB of annotations, of which we take a small part
 _REMEMBERED_PAST: Final = 10

@@ -32,24 +32,6 @@ from steersman.operators.reload.api.config import FORMS, CompareConfig
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-__all__ = [
-    "AT_DECODE",
-    "BYTES",
-    "IGNORE",
-    "LONGEST_RULES",
-    "MOST_MATCHES",
-    "Canonical",
-    "CompareRule",
-    "canonical",
-    "comparisons_for",
-    "deciding_rule",
-    "effective_compare_rules",
-    "form_for_key",
-    "format_compare_rules",
-    "forms_by_key",
-    "parse_compare_rules",
-]
-
 BYTES: Final = "bytes"
 IGNORE: Final = "ignore"
 LONGEST_RULES: Final = 1000  # characters: they are recorded on the workload, where room is limited

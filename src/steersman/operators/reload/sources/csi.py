@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.reload.sources.digest import Hash
 
-__all__ = ["BY_CLASS", "ProviderClass", "ProviderStatus", "by_class", "latest", "said_on", "status_transform"]
-
 BY_CLASS: Final = "secretproviderclass"  # the index
 
 

@@ -43,20 +43,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import CompareConfig
     from steersman.operators.reload.sources.compare import CompareRule
 
-__all__ = [
-    "ConfigMapSource",
-    "Demand",
-    "Hash",
-    "SecretSource",
-    "Source",
-    "edge_digest",
-    "hash_forms",
-    "key_digest",
-    "names_digest",
-    "short_digest",
-    "source_transform",
-]
-
 VERSION: Final = b"steersman/1"  # of the edge digest; computed otherwise it is another version
 SHORT: Final = 9  # bytes of a short digest, 12 characters: names the keys that changed, decides nothing alone
 

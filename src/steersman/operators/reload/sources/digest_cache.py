@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.compare import CompareRule
     from steersman.operators.reload.sources.digest import Source
 
-__all__ = ["SOURCES", "CanonicalDigestCache"]
-
 CONFIRMED_SECONDS: Final = 5.0  # for which a source that is the most recent counts as that
 
 SOURCES: Mapping[SourceKind, type[Source]] = {

@@ -22,8 +22,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["KEY_BYTES", "NO_KEYS", "UNKEYED", "DigestKey", "Keyring", "keys_in", "keys_to_store"]
-
 KEY_BYTES: Final = 32  # at least: as many as a digest has
 _ID_BYTES: Final = 6
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steersman.cache.interfaces import NamedInformer
     from steersman.operators.reload.sources.digest import Source
 
-__all__ = ["NamedSourceWatch", "UnreadSources"]
-
 ANY = "*"  # the name in an interest in all sources of a namespace
 
 

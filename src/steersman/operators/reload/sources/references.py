@@ -25,8 +25,6 @@ from steersman.operators.reload.api.config import SourceKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["PodView", "Reference", "ReferenceType", "Variable", "references", "variables"]
-
 
 class ReferenceType(StrEnum):
     """How a pod refers to a source."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.annotations import KindAliases
     from steersman.operators.reload.api.config import KindConfig
 
-__all__ = ["BUILT_IN", "JOB", "RECREATE", "RUN", "STAMP", "KindRule", "SpecView", "kind_rules", "restart_patch", "view"]
-
 STAMP: Final = "template"
 RECREATE: Final = "recreate"
 RUN: Final = "run"

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.api.config import WorkloadId
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["PodReads", "Pods", "belongs_to", "created", "issue_in", "issue_of", "owner_of", "pods_of"]
-
 _LONGEST: Final = 200  # characters of a message
 _READ_SECONDS: Final = 1.0  # between two reads for stuck rollouts, over all workloads
 

@@ -24,8 +24,6 @@ from steersman.kube.api.objects import Struct
 if TYPE_CHECKING:
     from steersman.operators.reload.workloads.kinds import KindRule, SpecView
 
-__all__ = ["Phase", "RolloutProgress", "progress_of"]
-
 
 class Phase(StrEnum):
     """How far a rollout is."""

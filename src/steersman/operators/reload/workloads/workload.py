@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import Kind
 
-__all__ = ["Workload", "WorkloadFacts", "WorkloadName", "workload_class", "workload_id", "workload_transform"]
-
 _NOTHING: Final = msgspec.Raw(b"")
 _UNTOUCHED: Final = (b"", b"{}", b"null")  # the status before any controller has written one
 _MARKS: Final = "STAKATER_"  # environment variables that are another program's marks; values of others are not kept

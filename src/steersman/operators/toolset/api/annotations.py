@@ -19,8 +19,6 @@ from steersman.operators.toolset.discovery.endpoints import check_text, check_ur
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ServiceAnnotations", "Spelling", "read_annotations"]
-
 RESERVED: Final = "kubernetes"
 _ENABLED: Final = frozenset({"true", "enabled"})
 _DISABLED: Final = frozenset({"false", "disabled"})

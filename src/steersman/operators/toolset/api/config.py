@@ -20,28 +20,6 @@ from steersman.kube.api.selectors import Selector
 from steersman.kube.api.validation import dns_label_errors, dns_subdomain_errors, label_key_errors, quoted
 from steersman.operators.toolset.discovery.detectors import BUILT_IN, CustomDetector, ServiceDetector, check_detector
 
-__all__ = [
-    "BACKUP_SUFFIX",
-    "DIALECTS",
-    "HOLMES_KEY",
-    "INDEX_KEY",
-    "KUBERNAUT_SUFFIX",
-    "OVERRIDES_KEY",
-    "PREFIX",
-    "ApiConfig",
-    "ConsumerNotifyConfig",
-    "Credential",
-    "CustomDetector",
-    "DetectionConfig",
-    "ExtraKeys",
-    "HealthConfig",
-    "HealthSettings",
-    "TargetSettings",
-    "ToolsetSection",
-    "TypeConfig",
-    "target_name_errors",
-]
-
 PREFIX: Final = "kubernaut.io/"
 OVERRIDES_KEY: Final = "overrides.yaml"
 HOLMES_KEY: Final = "custom_toolset.yaml"

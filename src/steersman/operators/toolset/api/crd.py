@@ -12,19 +12,6 @@ from steersman.crd.markers import Column, ListMap, MaxLength
 from steersman.kube.api.objects import ObjectMeta, OwnedMeta, Resource, Struct
 from steersman.runtime.reconcile.conditions import Condition
 
-__all__ = [
-    "MAX_STATUS_SERVICES",
-    "EndpointSliceSummary",
-    "ServiceSummary",
-    "ServiceSummaryPort",
-    "ServiceSummarySpec",
-    "TargetConfigMap",
-    "ToolsetConfig",
-    "summarize_service",
-    "summarize_slice",
-    "with_key_owners",
-]
-
 SERVICE_NAME = "kubernetes.io/service-name"
 MAX_STATUS_SERVICES = 50
 

@@ -15,16 +15,6 @@ import msgspec
 from steersman.errors import ConfigError, FormatError
 from steersman.kube.api.selectors import Selector
 
-__all__ = [
-    "BUILT_IN",
-    "EXCLUDED_COMPONENTS",
-    "EXCLUDED_SUFFIXES",
-    "CustomDetector",
-    "ServiceDetector",
-    "check_detector",
-    "selector_of",
-]
-
 
 class CustomDetector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A detector as users write it; one of a known type replaces the built-in one."""

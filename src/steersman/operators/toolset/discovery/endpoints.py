@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.operators.toolset.api.crd import ServiceSummary, ServiceSummaryPort
 
-__all__ = ["check_text", "check_url", "choose_port", "forbidden_address", "scheme_of", "service_url", "url_host"]
-
 _TEMPLATE: Final = re.compile(r"\{\{|\}\}|\{%|%\}|\$\{|\$\(|`")
 _LONGEST: Final = 2048
 _HTTPS_PORTS: Final = (443, 8443)

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.operators.toolset.discovery.matching import Candidate
 
-__all__ = [
-    "HealthRecord",
-    "HealthState",
-    "HealthTable",
-    "Inclusion",
-    "ProbeKey",
-    "ProbeOutcome",
-    "ProbeResult",
-    "decide_inclusion",
-]
-
 
 class ProbeOutcome(StrEnum):
     """How a probe ended; also a label of metrics."""

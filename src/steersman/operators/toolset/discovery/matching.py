@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.operators.toolset.api.crd import ServiceSummary, ServiceSummaryPort
 
-__all__ = ["Candidate", "Confidence", "Match", "deduplicate", "detect"]
-
 _COMPONENT_LABELS: Final = ("app.kubernetes.io/component", "component")
 _COMMON_PORTS: Final = frozenset({80, 443, 8080})  # say nothing about who listens there
 

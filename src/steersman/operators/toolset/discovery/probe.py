@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.operators.toolset.discovery.matching import Candidate
 
-__all__ = ["BODY_LIMIT", "Prober"]
-
 BODY_LIMIT: Final = 64 * 1024
 _PAUSE: Final = 1.0  # seconds between two attempts
 _LONGEST_HEADERS: Final = 8190

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.metrics import ToolsetMetrics
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["CONCURRENCY", "ProbeController", "next_probe"]
-
 CONCURRENCY: Final = 10
 JITTER: Final = 0.1
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.status import ServiceView, ToolsetView
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["ToolsetApi", "routes"]
-
 JOBS: Final = 100  # that are kept
 _BOOLEANS: Final = {"true": True, "false": False}
 

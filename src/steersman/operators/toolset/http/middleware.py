@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Answer = Callable[[web.Request, Any], Awaitable[tuple[int, Any]]]
 
-__all__ = ["ApiMiddleware", "HttpProblem"]
-
 RATE: Final = 100.0  # requests a second, of one caller
 BURST: Final = 150
 REVIEW_SECONDS: Final = 5.0

@@ -8,8 +8,6 @@ import msgspec
 
 from steersman.operators.toolset.reconcile.status import ServiceView, ToolsetView
 
-__all__ = ["DiscoverRequest", "GenerateRequest", "ValidateRequest", "document"]
-
 
 class DiscoverRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Which services to probe."""

@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.plan import DesiredConfigMap, PlanStep, TargetPlan
     from steersman.runtime.reconcile.context import Context
 
-__all__ = [
-    "RETRY_LATER_SECONDS",
-    "Applier",
-    "ConflictsExhausted",
-    "annotate",
-    "retry_on_conflict",
-    "write_template_hash",
-]
-
 RETRY_WAITS: Final = (1.0, 2.0)  # seconds between attempts; there is one attempt more than waits
 RETRY_LATER_SECONDS: Final = 4.0  # after the last attempt, without occupying a worker
 

@@ -40,28 +40,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.runtime.reconcile.context import Context
 
-__all__ = [
-    "LABELS",
-    "MANAGED_BY",
-    "Backup",
-    "ConfigMapWatches",
-    "CurrentState",
-    "ToolsetProblem",
-    "WatchNotSynced",
-    "backup_data",
-    "backup_ref",
-    "current_state",
-    "is_managed_key",
-    "is_ours",
-    "mentions_url",
-    "owned_keys",
-    "read_backup",
-    "read_configmaps",
-    "read_current",
-    "record_services",
-    "recorded_services",
-]
-
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABELS: Final = {
     "app.kubernetes.io/name": "kubernaut-toolset",

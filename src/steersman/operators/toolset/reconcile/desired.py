@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.toolset.api.config import TargetSettings
 
-__all__ = [
-    "DesiredState",
-    "DiscoveredService",
-    "DiscoveryResult",
-    "desired_state",
-    "discover",
-    "match_services",
-    "render",
-]
-
 
 class DiscoveredService(msgspec.Struct, frozen=True, kw_only=True):
     """A Service that matched a type, with its health."""

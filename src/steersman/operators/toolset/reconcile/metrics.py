@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import NamespacedName
 
-__all__ = ["DRIFT_LABELS", "Observation", "ToolsetMetrics"]
-
 DRIFT_LABELS: Final[Mapping[str, str]] = {
     DriftKind.MISSING: "missing_key",
     DriftKind.MODIFIED: "modified_value",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.metrics import ToolsetMetrics
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["ConsumerNotifier"]
-
 ANNOTATION: Final = "steersman.dev/toolset-hash"  # on a pod template
 _RETRY_SECONDS: Final = 30.0
 

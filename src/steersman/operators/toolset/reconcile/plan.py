@@ -36,19 +36,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.current import CurrentState
     from steersman.operators.toolset.reconcile.desired import DesiredState
 
-__all__ = [
-    "NOTIFIED_HASH",
-    "DesiredConfigMap",
-    "DriftKind",
-    "ObjectPlan",
-    "Operation",
-    "PlanStep",
-    "TargetPlan",
-    "plan_object",
-    "plan_target",
-    "stamp",
-]
-
 NOTIFIED_HASH: Final = "notified-hash"  # annotation: the content that the consumer was notified of
 PART_LABEL: Final = "steersman.dev/part"
 _LONGEST_LABEL: Final = 63

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.types.rbac import PolicyRule
 
-__all__ = ["names_in", "rules"]
-
 _CONFIGS: Final = "toolsetconfigs.steersman.dev"
 
 

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.metrics import ToolsetMetrics
     from steersman.runtime.reconcile.context import Context
 
-__all__ = ["TargetMemory", "TargetPass", "ToolsetReconciler"]
-
 UNSETTLED_SECONDS: Final = 30.0  # until the next pass when something is wrong
 LIST_FAILED_SECONDS: Final = 5.0  # until the next pass while a list fails, and before that is reported
 REFUSED_SECONDS: Final = 60.0  # until the next pass when the API server does not allow a write

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from steersman.runtime.manager.cluster import Cluster
 
-__all__ = ["OPERATOR", "controllers", "make_bundle"]
-
 DEBOUNCE: Final = Debounce(quiet_seconds=0.5, limit_seconds=3.0)
 
 

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.targets import Targets
     from steersman.runtime.reconcile.context import Context
 
-__all__ = [
-    "Reporter",
-    "ServiceView",
-    "TargetView",
-    "ToolsetView",
-    "find_toolset",
-    "services_of",
-    "tables",
-    "view_of",
-    "write_config_status",
-]
-
 _SHOWN_ROWS: Final = 500  # of one table
 
 

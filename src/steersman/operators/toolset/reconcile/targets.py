@@ -23,8 +23,6 @@ from steersman.operators.toolset.api.crd import ToolsetConfig
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["TargetClaim", "Targets", "claimed_by", "find_targets"]
-
 
 class TargetClaim(msgspec.Struct, frozen=True, kw_only=True):
     """The ConfigMap that a ToolsetConfig names, and why it is refused."""

@@ -14,8 +14,6 @@ from steersman.operators.toolset.render.yaml import load
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["check_holmes"]
-
 _SECTIONS: Final = frozenset({"toolsets", "mcp_servers"})
 _TYPES: Final = frozenset({"http", "mcp", "database", "mongodb"})
 

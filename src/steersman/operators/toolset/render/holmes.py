@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
     from steersman.operators.toolset.render.model import Model, Toolset
 
-__all__ = [
-    "BASE_UNIT",
-    "Entries",
-    "HolmesProfile",
-    "HolmesToolset",
-    "Instance",
-    "document",
-    "entries_of",
-    "http_config",
-    "render_holmes",
-]
-
 BASE_UNIT: Final = ""  # not from a Service: the baseline, and what only overrides add
 Entries = dict[tuple[str, str], "HolmesToolset"]
 

@@ -10,8 +10,6 @@ from steersman.operators.toolset.render.yaml import GENERATED, dump
 if TYPE_CHECKING:
     from steersman.operators.toolset.render.model import Model, Toolset
 
-__all__ = ["render_kubernaut", "render_toolset"]
-
 _FIELDS: Final[dict[str, dict[str, str]]] = {
     "prometheus": {"timeout": "30s"},
     "jaeger": {"query_endpoint": "/api/traces"},

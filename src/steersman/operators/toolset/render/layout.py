@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.render.holmes import Entries
     from steersman.operators.toolset.render.model import Model
 
-__all__ = ["Layout", "content_hash", "lay_out", "part_name", "size_of"]
-
 JOIN_RATIO: Final = 0.8  # parts are joined only well below the limit, so that one service more or less moves no keys
 
 

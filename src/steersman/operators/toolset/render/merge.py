@@ -10,8 +10,6 @@ from steersman.operators.toolset.render.yaml import GENERATED, dump, load
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["join_files"]
-
 _LIMIT = 64 * 1024 * 1024
 
 

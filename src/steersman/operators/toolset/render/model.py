@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.operators.toolset.discovery.matching import Candidate
 
-__all__ = ["KUBERNETES_KEY", "Model", "Toolset", "build_model"]
-
 KUBERNETES_KEY: Final = f"kubernetes{KUBERNAUT_SUFFIX}"
 _LONGEST_KEY: Final = 253
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")

@@ -31,8 +31,6 @@ from steersman.operators.toolset.render.yaml import load
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Merged", "Overrides", "merge_overrides", "parse_overrides", "read_overrides"]
-
 _SECTIONS: Final = ("toolsets", "mcp_servers")
 _CUSTOM: Final = "custom-"
 _OWN_TYPES: Final = frozenset({"http", "mcp", "database", "mongodb"})

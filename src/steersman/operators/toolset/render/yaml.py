@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from steersman.bounded_parsing import Budget, PlainLoader, check_yaml
 from steersman.errors import FormatError
 
-__all__ = ["GENERATED", "MAX_BYTES", "dump", "load"]
-
 GENERATED: Final = "# Auto-generated, do not edit; use overrides.yaml\n"
 MAX_BYTES: Final = 256 * 1024
 _BUDGET: Final = Budget(size=MAX_BYTES, nodes=20_000, expanded=4 * MAX_BYTES, depth=32)

@@ -10,7 +10,7 @@ from steersman.kube.client.codec import codec_for
 from steersman.operators.dns.api.zone import DNSZone
 from steersman.operators.dns.bind.servers import Keys, Server
 from steersman.operators.dns.controllers.metrics import DnsMetrics
-from steersman.operators.dns.publish.publisher import PublishReport
+from steersman.operators.dns.publish.copy_inspector import PublishReport
 from steersman.operators.dns.wire.tsig import Key
 
 

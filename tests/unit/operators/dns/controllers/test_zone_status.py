@@ -13,7 +13,7 @@ from steersman.operators.dns.controllers.zone_status import (
     is_status_deferred,
     next_dnssec,
 )
-from steersman.operators.dns.publish.publisher import PublishReport
+from steersman.operators.dns.publish.copy_inspector import PublishReport
 from steersman.operators.dns.publish.zone_state import ZoneState
 from steersman.operators.dns.zone.compiler import CompiledZone
 from steersman.operators.dns.zone.soa import zone_name

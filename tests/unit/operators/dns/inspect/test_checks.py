@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steersman.operators.dns.inspect.checks import delegation_problems, parent_of, signature_problems
-from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.compiler import CompiledZone
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of, owner_of
 from steersman.operators.dns.zone.rdata import NS, A, Contribution
 

@@ -14,7 +14,8 @@ from steersman.operators.dns.publish.diff import (
     unexpected_diff,
 )
 from steersman.operators.dns.publish.zone_state import ServerCopy, UnmanagedData, ZoneState
-from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.compiler import CompiledZone
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of
 from steersman.operators.dns.zone.rdata import CNAME, NS, TXT, A, Contribution, RRset, Soa
 

@@ -16,8 +16,9 @@ from steersman.operators.dns.api.zone import DNSZone
 from steersman.operators.dns.bind.servers import Keys, Server
 from steersman.operators.dns.bind.zone_statements import primary_config
 from steersman.operators.dns.controllers.zone_status import Summary, status_of
+from steersman.operators.dns.publish.copy_inspector import PublishJob
 from steersman.operators.dns.publish.ownership import deleted_contributions, owned_keys
-from steersman.operators.dns.publish.publisher import PublishJob, publish
+from steersman.operators.dns.publish.publisher import publish
 from steersman.operators.dns.publish.zone_state import Retry, ZoneState
 from steersman.operators.dns.wire.tsig import Key
 from steersman.operators.dns.zone.ptr import PtrIndex

@@ -16,7 +16,8 @@ from steersman.operators.dns.api.records import (
     NSRecord,
     TXTRecord,
 )
-from steersman.operators.dns.zone.compiler import ZONE, CompiledZone
+from steersman.operators.dns.zone.compiler import CompiledZone
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of, owner_of, text_of
 from steersman.operators.dns.zone.rdata import AAAA, CNAME, MX, NS, A, Contribution, contribution_of, value_text
 

@@ -19,7 +19,7 @@ from steersman.operators.dns.controllers.context import make_context
 from steersman.operators.dns.controllers.record import PTR_PENDING, PTR_PUBLISHED, ptr_outcome
 from steersman.operators.dns.controllers.setup import ControllerTable, zones_sharing_records
 from steersman.operators.dns.inspect.offline import ZoneInspection
-from steersman.operators.dns.zone.compiler import ZONE
+from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.names import name_of, short_text, text_of
 from steersman.operators.dns.zone.ptr import is_reverse, place_of
 from steersman.operators.dns.zone.rdata import PTR

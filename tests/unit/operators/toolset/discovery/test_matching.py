@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from steersman.errors import ConfigError
-from steersman.operators.toolset.api.config import Credential, CustomDetector, ToolsetSection, TypeConfig
+from steersman.operators.toolset.api.config import Credential, ToolsetSection, TypeConfig
+from steersman.operators.toolset.discovery.detectors import CustomDetector
 from steersman.operators.toolset.discovery.matching import Confidence, deduplicate, detect
 from tests.support.toolset.services import parsed, service
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Data = Mapping[str, Any] | None
 
-__all__ = ["ReloaderHash", "ShipshapeHash", "XingHash", "go_json", "raw_bytes", "wave_data", "wave_hash"]
-
 _HTML: Final = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
 _ESCAPE: Final = re.compile(r"\\.")
 _BEFORE_1_22: Final = {"\\b": "\\u0008", "\\f": "\\u000c"}

@@ -13,8 +13,6 @@ from typing import Any, Final
 from steersman.errors import FormatError
 from steersman.operators.reload.api.annotations import split_list
 
-__all__ = ["NamePattern", "name_pattern", "patterns_in"]
-
 _LONGEST: Final = 1000  # characters of an expression
 _MEMORY: Final = 1 << 18  # bytes for a compiled expression and its matching
 _PLAIN: Final = re.compile(r"[A-Za-z0-9-]+\Z")

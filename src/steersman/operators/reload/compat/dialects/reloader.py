@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.references import Reference
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["Names", "Reloader", "ReloaderVerdict", "variable_name", "verdict"]
-
 EMPTY_HASH: Final = "aae45badef99284e4dae01d6046154ea9d99532f"  # what the original writes for a deleted source
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FOREIGN: Final = re.compile(r"[^A-Z0-9]+")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.digest import Hash, Source
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["RESTARTED_AT", "Shipshape", "hash_annotation"]
-
 RESTARTED_AT: Final = "shipshape.io/restartedAt"
 _DATA: Final = ShipshapeHash()
 _HASH: Final = "config-hash-"

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Uses = dict[SourceRef, frozenset[str] | None]  # per source the keys that are used; None: all of them
 
-__all__ = ["CONFIG_HASH", "ENABLED", "EXTRA", "Wave"]
-
 ENABLED: Final = "wave.pusher.com/update-on-config-change"
 CONFIG_HASH: Final = "wave.pusher.com/config-hash"
 EXTRA: Final = {

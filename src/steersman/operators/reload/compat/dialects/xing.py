@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.references import Reference
     from steersman.operators.reload.workloads.workload import Workload
 
-__all__ = ["CHECKSUMS", "ENABLED", "TIMESTAMP", "Xing", "read_checksums"]
-
 ENABLED: Final = "com.xing.deployment-restart"
 CHECKSUMS: Final = "com.xing.deployment-restart.applied-config-checksums"
 TIMESTAMP: Final = "com.xing.deployment-restart.timestamp"

@@ -21,8 +21,6 @@ from steersman.kube.api.durations import parse_go_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Arguments", "Flag", "read_arguments"]
-
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 

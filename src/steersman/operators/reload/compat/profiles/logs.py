@@ -13,8 +13,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["redacted", "shipshape_line"]
-
 _HIDDEN: Final = "[REDACTED]"
 _SECRETS: Final = (
     (re.compile(r"(?i)(bearer\s+)[A-Za-z0-9._~+/=-]+"), rf"\1{_HIDDEN}"),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.evaluate import Evaluation
     from steersman.operators.reload.planning.plan import WorkloadPlan
 
-__all__ = ["ProcessMetrics", "ReloaderAliases", "ShipshapeAliases", "XingAliases", "aliases_for"]
-
 _SS: Final = "configmap_reload"
 _XG: Final = "deployment_restart_controller"
 _LATENCY: Final = (0.5, 1, 2, 5, 10, 20, 30, 60)

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from steersman.operators.reload.compat.profiles.profile import Profile
     from steersman.runtime.observability.histogram import Histogram
 
-__all__ = ["UNREAD", "Process", "RightsMissing", "flush", "routes_for", "run_profile", "with_namespaces"]
-
 RIGHTS_SECONDS: Final = 1.0  # between two checks for missing rights
 
 log = structlog.get_logger(__name__)

@@ -8,8 +8,6 @@ import msgspec
 
 from steersman.operators.reload.api.config import ReloadConfig
 
-__all__ = ["GATHER_LIMIT", "GATHER_QUIET", "Logs", "Profile", "ProfileLease"]
-
 # Originals that act at once give what is applied together a moment to arrive, so that it becomes one rollout.
 GATHER_QUIET: Final = "500ms"
 GATHER_LIMIT: Final = "1s"

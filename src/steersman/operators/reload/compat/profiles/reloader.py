@@ -26,8 +26,6 @@ from steersman.operators.reload.notify.message import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["read_reloader"]
-
 _RENAMES: Final = {  # flag -> field of Names, and the kind of source where it has one
     "auto-annotation": ("auto", None),
     "auto-search-annotation": ("search", None),

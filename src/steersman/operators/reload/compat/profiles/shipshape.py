@@ -20,8 +20,6 @@ from steersman.operators.reload.compat.profiles.profile import GATHER_LIMIT, GAT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["read_shipshape"]
-
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off", ""})
 _LEVELS: Final = {

@@ -18,8 +18,6 @@ from steersman.operators.reload.compat.profiles.profile import GATHER_LIMIT, GAT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["read_wave"]
-
 FLAGS: Final = (
     Flag(name="leader-election", boolean=True),
     Flag(name="leader-election-id"),

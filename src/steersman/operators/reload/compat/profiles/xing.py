@@ -17,8 +17,6 @@ from steersman.operators.reload.compat.profiles.profile import Logs, Profile
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["read_xing"]
-
 FLAGS: Final = (
     Flag(name="restart-check-period", short="c", variable="RESTART_CHECK_PERIOD"),
     Flag(name="restart-grace-period", short="r", variable="RESTART_GRACE_PERIOD"),
