@@ -26,9 +26,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("steersman.cli.demo.command", "Show the reload operator at work on an embedded API server."),
     },
     "Operate": {
-        "status": ("steersman.cli.status", "Show what a running process is doing, and what needs attention."),
-        "why": ("steersman.cli.why", "Explain the state of a workload, zone, server, performer or any other object."),
-        "plan": ("steersman.cli.plan", "Show what every operator would do if manifests were applied."),
+        "status": ("steersman.cli.operate.status", "Show what a running process is doing, and what needs attention."),
+        "why": (
+            "steersman.cli.operate.why",
+            "Explain the state of a workload, zone, server, performer or any other object.",
+        ),
+        "plan": ("steersman.cli.operate.plan", "Show what every operator would do if manifests were applied."),
         "audit": ("steersman.cli.reload.audit", "List pods that may run an outdated configuration."),
         "graph": ("steersman.cli.reload.graph", "Draw which workloads restart when which sources change."),
         "reload": ("steersman.cli.reload.commands", "Approve, freeze, trigger and review restarts."),

@@ -136,9 +136,9 @@ def test_plan_asks_every_operator_whose_kinds_are_in_the_manifests(capsys, tmp_p
     ],
 )
 def test_why_asks_the_operator_that_an_object_belongs_to(target, asked, monkeypatch):
-    from steersman.cli import why
     from steersman.cli.dns import commands as dns
     from steersman.cli.hourglass import commands as hourglass
+    from steersman.cli.operate import why
     from steersman.cli.reload import why as reload
 
     heard = []

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from steersman.cli.migrate.commands import _draw as draw_migration
 from steersman.cli.migrate.originals import ORIGINALS, report_on
+from steersman.cli.operate.status import _tables as draw_tables
 from steersman.cli.output import LEAST, fitted, print_fields, print_hanging, print_table, stacked
-from steersman.cli.status import _tables as draw_tables
 from steersman.runtime.manager.operator_bundle import Row, RowState, Table
 from steersman.runtime.manager.operator_report import report_of
 

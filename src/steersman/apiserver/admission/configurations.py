@@ -17,7 +17,7 @@ from steersman.apiserver.cel.expressions import CompiledExpression
 from steersman.kube.api.gvk import Kind
 
 if TYPE_CHECKING:
-    from steersman.apiserver.storage.store import Record, Store, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable, Store
 
 JSON = dict[str, Any]
 GROUP = "admissionregistration.k8s.io"
@@ -119,7 +119,7 @@ class WebhookConfigurations:
         """The webhooks that only judge."""
         return self._webhooks(self._validating)
 
-    def _webhooks(self, table: Table) -> list[AdmissionWebhook]:
+    def _webhooks(self, table: ResourceTable) -> list[AdmissionWebhook]:
         return [webhook for record in table.scan() for webhook in self._of(record)]
 
     def _of(self, record: Record) -> tuple[AdmissionWebhook, ...]:

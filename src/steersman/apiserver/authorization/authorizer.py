@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from steersman.apiserver.http.requests import Query, Request
-    from steersman.apiserver.storage.store import Event, Store, Table
+    from steersman.apiserver.storage.store import ResourceTable, Store, StoreEvent
     from steersman.kube.api.types.authorization import UserInfo
     from steersman.kube.api.types.rbac import PolicyRule
 
@@ -46,7 +46,7 @@ class RBACAuthorizer:
         self._policy: RBACPolicy | None = None
         store.listen(self._observe)
 
-    def _observe(self, table: Table, event: Event) -> None:  # noqa: ARG002  the shape of a listener
+    def _observe(self, table: ResourceTable, event: StoreEvent) -> None:  # noqa: ARG002  the shape of a listener
         if table.kind.group == GROUP:
             self._policy = None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from steersman.apiserver.http.state import Api
-    from steersman.apiserver.storage.store import Event, Record, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable, StoreEvent
 
 JSON = dict[str, Any]
 MANAGER = WriteOptions(manager="clusterrole-aggregation-controller", force=True)
@@ -36,7 +36,7 @@ class ClusterRoleAggregation:
         self._api = api
         self._changed = False
 
-    def observe(self, table: Table, event: Event) -> bool:  # noqa: ARG002  the shape of a controller
+    def observe(self, table: ResourceTable, event: StoreEvent) -> bool:  # noqa: ARG002  the shape of a controller
         if table.kind.plural == CLUSTER_ROLE.plural and table.kind.group == CLUSTER_ROLE.group:
             self._changed = True
         return self._changed

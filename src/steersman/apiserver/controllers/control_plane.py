@@ -23,13 +23,13 @@ from steersman.apiserver.write.pipeline import insert
 
 if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
-    from steersman.apiserver.storage.store import Event, Table
+    from steersman.apiserver.storage.store import ResourceTable, StoreEvent
 
 
-class Controller(Protocol):
+class ServerController(Protocol):
     """One controller of the control plane."""
 
-    def observe(self, table: Table, event: Event) -> bool:
+    def observe(self, table: ResourceTable, event: StoreEvent) -> bool:
         """Note the keys that a change concerns; True when there is something to reconcile."""
 
     def run(self) -> None:
@@ -40,7 +40,7 @@ class ControlPlaneLoop:
     """The controllers of one server."""
 
     def __init__(self, api: Api, *, ca_pem: str = "") -> None:
-        self._controllers: tuple[Controller, ...] = (
+        self._controllers: tuple[ServerController, ...] = (
             CRDController(api),
             NamespaceController(api, ca_pem=ca_pem),
             GarbageCollector(api),
@@ -50,7 +50,7 @@ class ControlPlaneLoop:
         self._scheduled = False
         api.store.listen(self._observe)
 
-    def _observe(self, table: Table, event: Event) -> None:
+    def _observe(self, table: ResourceTable, event: StoreEvent) -> None:
         work = False
         for controller in self._controllers:
             work = controller.observe(table, event) or work

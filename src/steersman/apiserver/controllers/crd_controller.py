@@ -18,7 +18,7 @@ from steersman.kube.api.gvk import Kind
 if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.registry import Installation
-    from steersman.apiserver.storage.store import Event, Record, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable, StoreEvent
 
 MANAGER = WriteOptions(manager="kube-apiserver")
 DEFINITION = Kind(
@@ -38,7 +38,7 @@ class CRDController:
         self._changed: dict[str, None] = {}
         self._emptying: dict[str, str] = {}  # qualified name of the resource -> name of its definition
 
-    def observe(self, table: Table, event: Event) -> bool:
+    def observe(self, table: ResourceTable, event: StoreEvent) -> bool:
         if table.kind.qualified == DEFINITION.qualified:
             self._changed[event.record.key] = None
         elif event.type == "DELETED" and table.kind.qualified in self._emptying:

@@ -19,7 +19,7 @@ from steersman.apiserver.write.pipeline import change
 if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.kinds import ResourceInfo
-    from steersman.apiserver.storage.store import Event, Record, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable, StoreEvent
 
 Place = tuple[str, str]  # table, key
 MANAGER = WriteOptions(manager="kube-controller-manager")
@@ -35,7 +35,7 @@ class GarbageCollector:
         self._due: dict[Place, None] = {}
         self._leaving: dict[Place, None] = {}  # owners with a finalizer of ours
 
-    def observe(self, table: Table, event: Event) -> bool:
+    def observe(self, table: ResourceTable, event: StoreEvent) -> bool:
         record, previous = event.record, event.previous
         metadata = record.obj["metadata"]
         place = (table.kind.qualified, record.key)

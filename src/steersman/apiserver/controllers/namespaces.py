@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.kinds import ResourceInfo
-    from steersman.apiserver.storage.store import Event, Record, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable, StoreEvent
 
 JSON = dict[str, Any]
 MANAGER = WriteOptions(manager="kube-controller-manager")
@@ -43,7 +43,7 @@ class NamespaceController:
         self._terminating: set[str] = set()
         self._empty: dict[str, None] = {}
 
-    def observe(self, table: Table, event: Event) -> bool:
+    def observe(self, table: ResourceTable, event: StoreEvent) -> bool:
         record = event.record
         kind = table.kind.qualified
         if kind == "namespaces":

@@ -16,7 +16,7 @@ from steersman.apiserver.write.pipeline import change
 
 if TYPE_CHECKING:
     from steersman.apiserver.http.state import Api
-    from steersman.apiserver.storage.store import Event, Record, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable, StoreEvent
 
 JSON = dict[str, Any]
 MANAGER = WriteOptions(manager="kube-controller-manager")
@@ -30,7 +30,7 @@ class ResourceQuotaStatus:
         self._quotas = api.store.table(RESOURCE_QUOTA)
         self._changed: dict[str, None] = {}  # namespaces
 
-    def observe(self, table: Table, event: Event) -> bool:
+    def observe(self, table: ResourceTable, event: StoreEvent) -> bool:
         if self._quotas.keys:
             namespace = event.record.obj["metadata"].get("namespace", "")
             resource = table.kind.qualified

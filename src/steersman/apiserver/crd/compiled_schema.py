@@ -77,7 +77,7 @@ def compile_pattern(text: str) -> Pattern:
     return compiled
 
 
-class Node:
+class SchemaNode:
     """One schema node. Also used for the value rules under allOf, anyOf, oneOf and not."""
 
     __slots__ = (
@@ -159,19 +159,19 @@ class Node:
                 self.pattern = error
 
     def _load_children(self, raw: dict[str, Any]) -> None:
-        self.properties = {name: Node(child) for name, child in (raw.get("properties") or {}).items()}
+        self.properties = {name: SchemaNode(child) for name, child in (raw.get("properties") or {}).items()}
         more = raw.get("additionalProperties")
-        self.additional: Node | None = None  # of every key that is not a property; None when those are unknown
+        self.additional: SchemaNode | None = None  # of every key that is not a property; None when those are unknown
         if isinstance(more, dict):
-            self.additional = Node(more)
+            self.additional = SchemaNode(more)
         elif more is not None:
-            self.additional = Node({"nullable": True})
+            self.additional = SchemaNode({"nullable": True})
         self.closed = more is False  # validation refuses what pruning would keep
-        self.items = Node(raw["items"]) if isinstance(raw.get("items"), dict) else None
-        self.all_of = tuple(Node(child) for child in raw.get("allOf") or ())
-        self.any_of = tuple(Node(child) for child in raw.get("anyOf") or ())
-        self.one_of = tuple(Node(child) for child in raw.get("oneOf") or ())
-        self.negation = Node(raw["not"]) if raw.get("not") is not None else None
+        self.items = SchemaNode(raw["items"]) if isinstance(raw.get("items"), dict) else None
+        self.all_of = tuple(SchemaNode(child) for child in raw.get("allOf") or ())
+        self.any_of = tuple(SchemaNode(child) for child in raw.get("anyOf") or ())
+        self.one_of = tuple(SchemaNode(child) for child in raw.get("oneOf") or ())
+        self.negation = SchemaNode(raw["not"]) if raw.get("not") is not None else None
         below = [node for node in (*self.properties.values(), self.additional, self.items) if node is not None]
         # What lies somewhere below, so that walks can leave out the parts that have nothing for them.
         self.fills: bool = any(node.has_default or node.fills for node in below)
@@ -184,7 +184,7 @@ class Node:
         """`value` without the fields this node does not know."""
         return _prune(value, self, "", None)
 
-    def child(self, key: str) -> Node | None:
+    def child(self, key: str) -> SchemaNode | None:
         """The schema of the value under `key` of a map."""
         return self.properties.get(key) or self.additional
 
@@ -203,7 +203,7 @@ def _format(name: str, types: tuple[str, ...]) -> tuple[str, Any]:
     return "", None
 
 
-_NOTHING: Final = Node({})
+_NOTHING: Final = SchemaNode({})
 
 
 class Structural:
@@ -211,7 +211,7 @@ class Structural:
 
     __slots__ = ("preserve", "root", "rules", "status")
 
-    def __init__(self, root: Node, *, preserve: bool = False, rules: RuleNode | None = None) -> None:
+    def __init__(self, root: SchemaNode, *, preserve: bool = False, rules: RuleNode | None = None) -> None:
         self.root = root
         self.rules = rules
         self.preserve = preserve  # the definition keeps unknown fields everywhere
@@ -220,7 +220,7 @@ class Structural:
     @classmethod
     def compile(cls, openapi: dict[str, Any], *, preserve: bool = False) -> Structural:
         """From an `openAPIV3Schema`."""
-        root, rules = Node(openapi), None
+        root, rules = SchemaNode(openapi), None
         if root.holds_rules:
             from steersman.apiserver.crd.validation_rules import compile_rules  # CEL is loaded only where it is used
 
@@ -261,7 +261,13 @@ class Structural:
 
 
 def _prune(
-    value: Any, node: Node | None, path: str, unknown: list[str] | None, *, at_root: bool = False, keep: bool = False
+    value: Any,
+    node: SchemaNode | None,
+    path: str,
+    unknown: list[str] | None,
+    *,
+    at_root: bool = False,
+    keep: bool = False,
 ) -> Any:
     """`value` without unknown fields and without nulls that mean nothing.
 
@@ -283,7 +289,7 @@ def _prune(
 
 
 def _prune_map(
-    value: dict[str, Any], node: Node, path: str, unknown: list[str] | None, *, at_root: bool, keep: bool
+    value: dict[str, Any], node: SchemaNode, path: str, unknown: list[str] | None, *, at_root: bool, keep: bool
 ) -> dict[str, Any]:
     out: dict[str, Any] | None = None
     keeps_meta = node.embedded or at_root
@@ -313,7 +319,7 @@ def _prune_map(
     return value if out is None else out
 
 
-def _default(value: Any, node: Node | None) -> Any:
+def _default(value: Any, node: SchemaNode | None) -> Any:
     if node is None or not node.fills:
         return value
     if isinstance(value, dict):
@@ -326,7 +332,7 @@ def _default(value: Any, node: Node | None) -> Any:
     return value
 
 
-def _default_map(value: dict[str, Any], node: Node) -> dict[str, Any]:
+def _default_map(value: dict[str, Any], node: SchemaNode) -> dict[str, Any]:
     out: dict[str, Any] | None = None
     for key, child in node.properties.items():
         if child.has_default and (key not in value or (value[key] is None and not child.nullable)):
@@ -376,7 +382,7 @@ def _only(entry: Any, fields: frozenset[str], path: str, unknown: list[str] | No
     return {key: item for key, item in entry.items() if key in fields}
 
 
-def _embedded_metadata(value: Any, node: Node | None, path: str, unknown: list[str] | None) -> Any:
+def _embedded_metadata(value: Any, node: SchemaNode | None, path: str, unknown: list[str] | None) -> Any:
     """With the metadata of embedded resources reduced to the fields metadata has."""
     if node is None or not node.holds_embedded or not isinstance(value, dict | list):
         return value

@@ -25,7 +25,7 @@ from steersman.kube.api.errors import Cause
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.apiserver.crd.compiled_schema import Node, Structural
+    from steersman.apiserver.crd.compiled_schema import SchemaNode, Structural
     from steersman.apiserver.resources.kinds import ResourceInfo, ScalePaths
 
 JSON = dict[str, Any]
@@ -90,7 +90,7 @@ def validate_rules(info: ResourceInfo, obj: JSON, old: JSON | None, found: list[
     return rule_causes(structural.rules, obj, old) if unchecked is None else [unchecked]
 
 
-def value_causes(node: Node, value: Any, path: str) -> list[Cause]:
+def value_causes(node: SchemaNode, value: Any, path: str) -> list[Cause]:
     """Why a value does not satisfy `node`; `path` is the field that holds it."""
     violations, _ = _check(node, value, "", _ABSENT)
     return _causes(violations, path)
@@ -104,7 +104,7 @@ def _invalid(path: str, value: Any, detail: str) -> _Violation:
     return _Violation(field_errors.invalid(path, value, detail))
 
 
-def _check(node: Node, value: Any, path: str, old: Any) -> Outcome:
+def _check(node: SchemaNode, value: Any, path: str, old: Any) -> Outcome:
     """The broken rules of a value, and how many checks fitted (to find the best of several alternatives)."""
     if value is None:
         violations = _check_type(node, None, path)
@@ -117,7 +117,7 @@ def _check(node: Node, value: Any, path: str, old: Any) -> Outcome:
     return violations, fitted
 
 
-def _check_present(node: Node, value: Any, path: str, old: Any) -> Outcome:
+def _check_present(node: SchemaNode, value: Any, path: str, old: Any) -> Outcome:
     violations: list[_Violation] = []
     fitted = 1
     if node.types or node.format:
@@ -169,7 +169,7 @@ def _json_type(value: Any) -> tuple[str, str]:
     return ("array", "") if isinstance(value, list) else ("object", "")
 
 
-def _check_type(node: Node, value: Any, path: str) -> list[_Violation]:
+def _check_type(node: SchemaNode, value: Any, path: str) -> list[_Violation]:
     types = node.types
     if value is None:
         return [] if not types or node.nullable else [_wrong_type(path, ",".join(types), "null")]
@@ -194,7 +194,7 @@ def _integral(value: float) -> bool:
     return abs(value - round(value)) < 1e-9
 
 
-def _check_enum(node: Node, value: Any, path: str) -> list[_Violation]:
+def _check_enum(node: SchemaNode, value: Any, path: str) -> list[_Violation]:
     if not node.enum or any(_same(value, allowed) for allowed in node.enum):
         return []
     return [_Violation(field_errors.not_supported(path, value, node.enum))]
@@ -206,7 +206,7 @@ def _same(value: Any, allowed: Any) -> bool:
     return bool(value == allowed)
 
 
-def _check_text(node: Node, value: str, path: str) -> list[_Violation]:
+def _check_text(node: SchemaNode, value: str, path: str) -> list[_Violation]:
     """Only the first broken rule of a text is reported."""
     if node.max_length is not None and len(value) > node.max_length:
         return [_Violation(field_errors.too_long(path, node.max_length))]
@@ -219,7 +219,7 @@ def _check_text(node: Node, value: str, path: str) -> list[_Violation]:
     return []
 
 
-def _check_number(node: Node, value: float, path: str) -> list[_Violation]:
+def _check_number(node: SchemaNode, value: float, path: str) -> list[_Violation]:
     violations = _range_violations(node, value, "value", path)
     whole = isinstance(value, int) and value in INT64
     if node.multiple_of is not None:
@@ -240,7 +240,7 @@ def _check_number(node: Node, value: float, path: str) -> list[_Violation]:
     return violations
 
 
-def _range_violations(node: Node, value: float, what: str, path: str) -> list[_Violation]:
+def _range_violations(node: SchemaNode, value: float, what: str, path: str) -> list[_Violation]:
     """Whether a number fits the numeric type of the node."""
     kind = node.types[0] if len(node.types) == 1 else ""
     format_name = node.format if kind in {"integer", "number"} else ""
@@ -262,7 +262,7 @@ def _check_multiple(factor: float, value: float, path: str, *, whole: bool) -> l
     return [_invalid(path, value, f"must be a multiple of {factor}")]
 
 
-def _check_list(node: Node, value: list[Any], path: str, old: Any) -> Outcome:
+def _check_list(node: SchemaNode, value: list[Any], path: str, old: Any) -> Outcome:
     violations: list[_Violation] = []
     fitted = 0
     if node.items is not None:
@@ -283,20 +283,20 @@ def _size_violations(path: str, size: int, least: int | None, most: int | None, 
     return []
 
 
-def _item_key(node: Node, item: Any) -> tuple[bytes, ...] | None:
+def _item_key(node: SchemaNode, item: Any) -> tuple[bytes, ...] | None:
     if not isinstance(item, dict):
         return None
     return tuple(_sorted_json(item.get(key)) for key in node.list_keys)
 
 
-def _earlier_items(node: Node, old: Any) -> dict[Any, Any]:
+def _earlier_items(node: SchemaNode, old: Any) -> dict[Any, Any]:
     """The items of the earlier list by their keys; only items of lists that are maps can be told apart."""
     if node.list_type != "map" or not isinstance(old, list):
         return {}
     return {key: item for item in old if (key := _item_key(node, item)) is not None}
 
 
-def _check_map(node: Node, value: JSON, path: str, old: Any) -> Outcome:
+def _check_map(node: SchemaNode, value: JSON, path: str, old: Any) -> Outcome:
     violations = _size_violations(path, len(value), node.min_properties, node.max_properties, "properties")
     fitted = 0
     before = old if isinstance(old, dict) else {}
@@ -320,7 +320,7 @@ def _check_map(node: Node, value: JSON, path: str, old: Any) -> Outcome:
     return violations, fitted
 
 
-def _check_combined(node: Node, value: Any, path: str, old: Any) -> Outcome:
+def _check_combined(node: SchemaNode, value: Any, path: str, old: Any) -> Outcome:
     violations: list[_Violation] = []
     fitted = 0
     for alternatives, exactly_one in ((node.any_of, False), (node.one_of, True)):
@@ -338,7 +338,7 @@ def _check_combined(node: Node, value: Any, path: str, old: Any) -> Outcome:
     return violations, fitted
 
 
-def _check_rules(node: Node, value: Any, path: str, old: Any) -> Outcome:
+def _check_rules(node: SchemaNode, value: Any, path: str, old: Any) -> Outcome:
     """Like `_check`, but an unchanged value excuses only its parts, not the rules of this node."""
     if value is None:
         return _check(node, None, path, _ABSENT)
@@ -350,7 +350,7 @@ def _general(path: str, text: str) -> _Violation:
 
 
 def _check_alternatives(
-    alternatives: tuple[Node, ...], value: Any, path: str, old: Any, *, exactly_one: bool
+    alternatives: tuple[SchemaNode, ...], value: Any, path: str, old: Any, *, exactly_one: bool
 ) -> Outcome:
     best: Outcome | None = None
     first: Outcome | None = None
@@ -373,7 +373,7 @@ def _check_alternatives(
     return [_general(path, f"must satisfy {wanted}"), *violations], fitted
 
 
-def _list_causes(root: Node, obj: JSON, old: JSON | None) -> list[Cause]:
+def _list_causes(root: SchemaNode, obj: JSON, old: JSON | None) -> list[Cause]:
     """Broken embedded resources, then duplicates in sets and maps.
 
     Duplicates are not reported when the stored object already has some, as on the real server.
@@ -391,7 +391,7 @@ def _child(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _children(node: Node, value: Any, path: str) -> Iterator[tuple[Node | None, Any, str]]:
+def _children(node: SchemaNode, value: Any, path: str) -> Iterator[tuple[SchemaNode | None, Any, str]]:
     """The parts of a value, each with its schema and path."""
     if isinstance(value, list):
         yield from ((node.items, item, f"{path}[{at}]") for at, item in enumerate(value))
@@ -403,7 +403,7 @@ def _children(node: Node, value: Any, path: str) -> Iterator[tuple[Node | None, 
                 yield node.additional, item, f"{path}[{key}]"
 
 
-def _repeated(node: Node | None, value: Any, path: str) -> Iterator[Cause]:
+def _repeated(node: SchemaNode | None, value: Any, path: str) -> Iterator[Cause]:
     if node is None or not node.holds_keyed:
         return
     if isinstance(value, list) and node.list_type == "set":
@@ -414,7 +414,7 @@ def _repeated(node: Node | None, value: Any, path: str) -> Iterator[Cause]:
         yield from _repeated(below, item, where)
 
 
-def _repeated_keys(node: Node, value: list[Any], path: str) -> Iterator[Cause]:
+def _repeated_keys(node: SchemaNode, value: list[Any], path: str) -> Iterator[Cause]:
     for at, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
             yield field_errors.invalid(f"{path}[{at}]", item, "must be an object: the list is a map")
@@ -436,7 +436,7 @@ def _second_occurrences(items: list[Any]) -> list[int]:
     return found
 
 
-def _embedded(node: Node | None, value: Any, path: str) -> Iterator[Cause]:
+def _embedded(node: SchemaNode | None, value: Any, path: str) -> Iterator[Cause]:
     if node is None or not node.holds_embedded:
         return
     if isinstance(value, dict) and node.embedded:

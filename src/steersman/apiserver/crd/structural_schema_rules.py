@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.apiserver.crd.compiled_schema import Node, PatternError, compile_pattern
+from steersman.apiserver.crd.compiled_schema import PatternError, SchemaNode, compile_pattern
 from steersman.apiserver.crd.custom_resource_validation import value_causes
 from steersman.apiserver.crd.validation_rules import compile_rules, declaration_causes
 from steersman.apiserver.validation import field_errors
@@ -204,7 +204,7 @@ def _default_causes(schema: JSON, path: str, root: JSON) -> Iterator[Cause]:
     Those below additionalProperties are not checked, as on the real server.
     """
     if (default := schema.get("default")) is not None and schema is not root:
-        node = Node(schema)
+        node = SchemaNode(schema)
         if found := value_causes(node, default, f"{path}.default"):
             yield from found
         elif node.prune(default) != default:

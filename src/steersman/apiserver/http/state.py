@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.admission.chain import AdmissionChain
     from steersman.apiserver.http.requests import Request
     from steersman.apiserver.resources.kinds import ResourceInfo
-    from steersman.apiserver.storage.store import Record, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable
     from steersman.kube.api.gvk import Kind
 
 NAME_CHARS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes, as generated names have it
@@ -97,7 +97,7 @@ class Api:
         """The random part of a generated name."""
         return "".join(self.random.choices(NAME_CHARS, k=5))
 
-    def table(self, info: ResourceInfo) -> Table:
+    def table(self, info: ResourceInfo) -> ResourceTable:
         """Where the objects of a resource are."""
         return self.store.table(info.storage)
 

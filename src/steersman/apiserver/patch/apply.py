@@ -20,7 +20,7 @@ import msgspec
 from steersman.apiserver.patch import field_sets as sets
 from steersman.apiserver.patch import managed_fields as owners
 from steersman.apiserver.patch.field_sets import element_text
-from steersman.apiserver.patch.managed_fields import APPLY, UPDATE, Converter, Managed, Manager, Owned
+from steersman.apiserver.patch.managed_fields import APPLY, UPDATE, Converter, FieldsManager, Managed, Owned
 from steersman.apiserver.patch.typed_values import (
     LIST,
     MAP,
@@ -58,9 +58,9 @@ Object = dict[str, Any]
 class ApplyConflicts(StatusError):  # noqa: N818 - a plural says what it holds; it is one refusal of several conflicts
     """Other managers own fields the configuration changes; `conflicts` says whose and which."""
 
-    def __init__(self, conflicts: dict[Manager, FieldSet]) -> None:
+    def __init__(self, conflicts: dict[FieldsManager, FieldSet]) -> None:
         self.conflicts = conflicts
-        order = sorted(conflicts, key=Manager.identifier)
+        order = sorted(conflicts, key=FieldsManager.identifier)
         found = [(manager, path) for manager in order for path in sets.paths(conflicts[manager])]
         causes = [
             {
@@ -82,7 +82,7 @@ class ApplyConflicts(StatusError):  # noqa: N818 - a plural says what it holds; 
         super().__init__(409, message, reason="Conflict", details={"causes": causes})
 
 
-def _described(manager: Manager) -> str:
+def _described(manager: FieldsManager) -> str:
     text = quoted(manager.name)
     if manager.subresource:
         text += f" with subresource {quoted(manager.subresource)}"
@@ -108,7 +108,7 @@ def apply(
 
     Raises ApplyConflicts, or another StatusError when the configuration does not fit the type.
     """
-    applier = Manager(manager, APPLY, "", subresource)
+    applier = FieldsManager(manager, APPLY, "", subresource)
     request = _Apply(schema, live, config, applier, api_version=api_version, kind=kind, now=now, convert=convert)
     try:
         result, managed = request.run(force=force)
@@ -132,7 +132,7 @@ class _Apply:
         schema: Schema,
         live: Object | None,
         config: Object,
-        applier: Manager,
+        applier: FieldsManager,
         *,
         api_version: str,
         kind: str,
@@ -161,7 +161,7 @@ class _Apply:
         known = Owned(wanted, self.api_version, last.time if last else None)
         managed[self.applier] = known
         new = self._prune(merged, managed, last)
-        conflicts: dict[Manager, FieldSet] = {}
+        conflicts: dict[FieldsManager, FieldSet] = {}
         writer = self.applier._replace(api_version=self.api_version)
         _, managed = owners.settle(
             self.schema,
@@ -203,7 +203,7 @@ class _Apply:
         managed = owners.decode(self.live.get("metadata", {}).get("managedFields"))
         if managed or not self.exists:
             return owners.reconcile(self.schema, managed)
-        writer = Manager(BEFORE_FIRST_APPLY, UPDATE, self.api_version, self.applier.subresource)
+        writer = FieldsManager(BEFORE_FIRST_APPLY, UPDATE, self.api_version, self.applier.subresource)
         return owners.record_update(self.schema, None, self.live, managed, writer, now=self.now, convert=self.convert)
 
     def _prune(self, merged: Object, managed: Managed, last: Owned | None) -> Object:
@@ -225,7 +225,7 @@ class _Apply:
         result: Object = remove(schema, merged, sets.intersection(gone, dropped)) or {}
         return result
 
-    def left_after_client_side(self, conflicts: dict[Manager, FieldSet]) -> dict[Manager, FieldSet]:
+    def left_after_client_side(self, conflicts: dict[FieldsManager, FieldSet]) -> dict[FieldsManager, FieldSet]:
         """The conflicts without those of client-side apply, which owns what its annotation and the object agree on."""
         allowed = self._client_side_fields()
         found: FieldSet = {}

@@ -50,7 +50,7 @@ Object = dict[str, Any]
 Converter = Callable[[Object, str], "tuple[Schema, Object] | None"]
 
 
-class Manager(NamedTuple):
+class FieldsManager(NamedTuple):
     """Whose fields: for appliers the version is not part of the identity."""
 
     name: str
@@ -74,7 +74,7 @@ class Owned(NamedTuple):
     entry: Object | None = None  # the stored entry that says exactly this
 
 
-Managed = dict[Manager, Owned]
+Managed = dict[FieldsManager, Owned]
 
 
 def track_update(
@@ -96,7 +96,7 @@ def track_update(
     managed = _managed_before(old, new, subresource)
     if old is not None and not managed:
         return without_managed(new)
-    writer = Manager(manager or "unknown", UPDATE, api_version, subresource)
+    writer = FieldsManager(manager or "unknown", UPDATE, api_version, subresource)
     bare = without_managed(new)
     try:
         managed = record_update(schema, old, bare, managed, writer, now=now, convert=convert)
@@ -124,7 +124,7 @@ def record_update(
     old: Object | None,
     new: Object,
     managed: Managed,
-    writer: Manager,
+    writer: FieldsManager,
     *,
     now: str,
     convert: Converter | None = None,
@@ -148,11 +148,11 @@ def settle(
     old: Object,
     new: Object,
     managed: Managed,
-    besides: Manager | None,
+    besides: FieldsManager | None,
     *,
-    writer: Manager,
+    writer: FieldsManager,
     convert: Converter | None,
-    conflicts: dict[Manager, FieldSet] | None = None,
+    conflicts: dict[FieldsManager, FieldSet] | None = None,
 ) -> tuple[Comparison, Managed]:
     """What changed, and the owners without what changed or disappeared. `besides` keeps everything it has.
 
@@ -214,7 +214,7 @@ def _cap(managed: Managed) -> Managed:
     if excess <= 0:
         return managed
     updaters.sort(key=lambda manager: (managed[manager].time or "", manager.identifier()))
-    first: dict[str, Manager] = {}
+    first: dict[str, FieldsManager] = {}
     for manager in updaters:
         if excess <= 0:
             break
@@ -222,7 +222,7 @@ def _cap(managed: Managed) -> Managed:
         if owned.api_version not in first:
             first[owned.api_version] = manager
             continue
-        bucket = Manager(ANCIENT, UPDATE, owned.api_version, "")
+        bucket = FieldsManager(ANCIENT, UPDATE, owned.api_version, "")
         if bucket not in managed:
             managed[bucket] = managed.pop(first[owned.api_version])
         fields = sets.union(owned.fields, managed[bucket].fields)
@@ -248,7 +248,7 @@ def decode(entries: list[Object] | None, *, trusted: bool = True) -> Managed:
                 raise ValueError(f"invalid fieldsType {entry.get('fieldsType')!r}")
             fields, time = sets.parse({} if fields is None else fields), _normal_time(time)
         known = "" if operation == APPLY else version
-        manager = Manager(entry.get("manager", ""), operation, known, entry.get("subresource", ""))
+        manager = FieldsManager(entry.get("manager", ""), operation, known, entry.get("subresource", ""))
         managed[manager] = Owned(fields, version, time, entry if trusted else None)
     return managed
 
@@ -266,7 +266,7 @@ def encode(managed: Managed) -> list[Object]:
     return [managed[manager].entry or _entry(manager, managed[manager]) for manager in order]
 
 
-def _entry(manager: Manager, owned: Owned) -> Object:
+def _entry(manager: FieldsManager, owned: Owned) -> Object:
     entry: Object = {"manager": manager.name} if manager.name else {}
     entry |= {"operation": manager.operation, "apiVersion": owned.api_version}
     if owned.time:

@@ -14,7 +14,7 @@ from steersman.kube.api.gvk import Kind
 
 if TYPE_CHECKING:
     from steersman.apiserver.quota.pod_resources import Amounts
-    from steersman.apiserver.storage.store import Event, Store, Table
+    from steersman.apiserver.storage.store import ResourceTable, Store, StoreEvent
 
 JSON = dict[str, Any]
 RESOURCE_QUOTA = Kind(version="v1", kind="ResourceQuota", plural="resourcequotas")
@@ -45,7 +45,7 @@ class QuotaUsage:
         table = self._store.find_table(resource)
         return [record.obj for record in table.scan(namespace)] if table is not None else []
 
-    def _observe(self, table: Table, event: Event) -> None:
+    def _observe(self, table: ResourceTable, event: StoreEvent) -> None:
         if not self._kept:
             return
         resource, metadata = table.kind.qualified, event.record.obj["metadata"]

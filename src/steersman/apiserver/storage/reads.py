@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.http.requests import Request
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.kinds import ResourceInfo
-    from steersman.apiserver.storage.store import Record, State, Table
+    from steersman.apiserver.storage.store import Record, ResourceTable, State
 
 _EXPIRED = "The resourceVersion for the provided list is too old."
 _CONTINUE_EXPIRED = (
@@ -98,7 +98,7 @@ def list_objects(api: Api, request: Request) -> Reply:
     return Reply(200, api.view(request).encode_list(records, metadata), request.media.content_type)
 
 
-def _position(api: Api, table: Table, namespace: str, options: ListOptions) -> tuple[State, int, str, int]:
+def _position(api: Api, table: ResourceTable, namespace: str, options: ListOptions) -> tuple[State, int, str, int]:
     """Which state to list, at which revision, from which key on, and how much of it."""
     store = api.store
     store.expire()

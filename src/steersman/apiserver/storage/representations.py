@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from steersman.apiserver.resources.kinds import ResourceInfo
-    from steersman.apiserver.storage.store import Event, Record
+    from steersman.apiserver.storage.store import Record, StoreEvent
     from steersman.clock import Clock
 
 _encode = msgspec.json.Encoder().encode
@@ -42,7 +42,7 @@ class View:
         """A list with the given list metadata."""
         raise NotImplementedError
 
-    def line(self, event: Event, kind: str, record: Record) -> bytes:
+    def line(self, event: StoreEvent, kind: str, record: Record) -> bytes:
         """An event of a watch. `kind` and `record` are what the watcher is to see of it."""
         if not self.name:
             return self.event(kind, record)

@@ -60,7 +60,7 @@ class Record:
         return Record(self.key, revision, {**self.obj, "metadata": metadata})
 
 
-class Event:
+class StoreEvent:
     """One change of one object. `previous` is None for ADDED; for DELETED, `record` is the last state."""
 
     __slots__ = ("lines", "previous", "record", "revision", "type")
@@ -96,7 +96,7 @@ class State:
         return bisect_left(self.keys, max(start, prefix)), bisect_left(self.keys, prefix + _AFTER)
 
 
-class Table(State):
+class ResourceTable(State):
     """The current state of one resource, and its changes since the last compaction."""
 
     __slots__ = ("_snapshots", "events", "kind")
@@ -104,7 +104,7 @@ class Table(State):
     def __init__(self, kind: Kind) -> None:
         super().__init__({}, [])
         self.kind = kind  # the storage version
-        self.events: list[Event] = []
+        self.events: list[StoreEvent] = []
         self._snapshots: dict[int, State] = {}  # the last few that paged lists asked for; they never change
 
     def at(self, revision: int) -> State:
@@ -130,12 +130,12 @@ class Table(State):
         del self.events[: bisect_right(self.events, revision, key=_revision)]
         self._snapshots = {at: state for at, state in self._snapshots.items() if at >= revision}
 
-    def since(self, revision: int) -> list[Event]:
+    def since(self, revision: int) -> list[StoreEvent]:
         """Every retained change after `revision`."""
         return self.events[bisect_right(self.events, revision, key=_revision) :]
 
 
-Change = tuple[Table, Event]
+Change = tuple[ResourceTable, StoreEvent]
 
 
 class Store:
@@ -151,33 +151,33 @@ class Store:
         self._clock = clock
         self._history = history
         self._interval = compaction_interval
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, ResourceTable] = {}
         self._marked = 0  # the revision at the last tick; compacted at the next one
         self._tick = clock.monotonic() + compaction_interval
-        self._listeners: list[Callable[[Table, Event], None]] = []
+        self._listeners: list[Callable[[ResourceTable, StoreEvent], None]] = []
         self.revision = 1  # etcd's first
         self.compacted = 0
 
-    def table(self, kind: Kind) -> Table:
+    def table(self, kind: Kind) -> ResourceTable:
         """The table of a storage kind; made when first asked for."""
         table = self._tables.get(kind.qualified)
         if table is None:
-            table = self._tables[kind.qualified] = Table(kind)
+            table = self._tables[kind.qualified] = ResourceTable(kind)
         return table
 
-    def find_table(self, qualified: str) -> Table | None:
+    def find_table(self, qualified: str) -> ResourceTable | None:
         """The table of a resource by its qualified name, if it exists."""
         return self._tables.get(qualified)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ResourceTable]:
         """Every table that exists."""
         return list(self._tables.values())
 
-    def listen(self, listener: Callable[[Table, Event], None]) -> None:
+    def listen(self, listener: Callable[[ResourceTable, StoreEvent], None]) -> None:
         """Call `listener` after every change, in order, before the writer goes on."""
         self._listeners.append(listener)
 
-    def put(self, table: Table, key: str, obj: dict[str, Any]) -> Record:
+    def put(self, table: ResourceTable, key: str, obj: dict[str, Any]) -> Record:
         """Store `obj` under a new revision, which becomes its resourceVersion."""
         self.revision = revision = self.revision + 1
         record = Record(key, revision, {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}})
@@ -185,26 +185,26 @@ class Store:
         if previous is None:
             insort(table.keys, key)
         table.records[key] = record
-        self._log(table, Event("ADDED" if previous is None else "MODIFIED", record, previous))
+        self._log(table, StoreEvent("ADDED" if previous is None else "MODIFIED", record, previous))
         return record
 
-    def reread(self, table: Table, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def reread(self, table: ResourceTable, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """See every stored object through `convert` from now on. Revisions stay: nothing was written."""
         for key, record in table.records.items():
             converted = convert(record.obj)
             if converted is not record.obj and converted != record.obj:
                 table.records[key] = Record(key, record.revision, converted)
 
-    def remove(self, table: Table, key: str) -> Record:
+    def remove(self, table: ResourceTable, key: str) -> Record:
         """Delete an object; the answer is its last state under the revision of the deletion."""
         previous = table.records.pop(key)
         del table.keys[bisect_left(table.keys, key)]
         self.revision += 1
         record = previous.at(self.revision)
-        self._log(table, Event("DELETED", record, previous))
+        self._log(table, StoreEvent("DELETED", record, previous))
         return record
 
-    def _log(self, table: Table, event: Event) -> None:
+    def _log(self, table: ResourceTable, event: StoreEvent) -> None:
         table.events.append(event)
         if self.revision - self.compacted > self._history * 5 // 4:  # in steps, so that trimming costs nothing
             self.compact(self.revision - self._history)

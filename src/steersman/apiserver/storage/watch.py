@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from steersman.apiserver.resources.conversion_webhook import Conversion, ConversionOutcome
     from steersman.apiserver.storage.representations import View
     from steersman.apiserver.storage.selection import Selection
-    from steersman.apiserver.storage.store import Event, Store, Table
+    from steersman.apiserver.storage.store import ResourceTable, Store, StoreEvent
     from steersman.clock import Clock, Timer
 
 _encode = msgspec.json.Encoder().encode
@@ -61,7 +61,7 @@ class WatchHub:
         self._batches: dict[tuple[object, ...], bytes] = {}  # of this turn: same question, same answer
         store.listen(self._on_change)
 
-    def _on_change(self, table: Table, event: Event) -> None:  # noqa: ARG002  the log has it already
+    def _on_change(self, table: ResourceTable, event: StoreEvent) -> None:  # noqa: ARG002  the log has it already
         name = table.kind.qualified
         if name in self._changed or not self._sleepers.get(name):
             return
@@ -90,7 +90,7 @@ class WatchHub:
             sleepers.discard(sleeper)
             watch.sleeper = None
 
-    def batch(self, watch: Watch, events: list[Event]) -> bytes:
+    def batch(self, watch: Watch, events: list[StoreEvent]) -> bytes:
         """The lines of `events` as `watch` sees them."""
         if not watch.view.name:
             return watch.lines(events)
@@ -106,7 +106,7 @@ class WatchHub:
             found = self._batches[question] = watch.lines(events)
         return found
 
-    def finish(self, table: Table) -> None:
+    def finish(self, table: ResourceTable) -> None:
         """End the watches of a table that is no longer served."""
         for watch in self.open:
             if watch.table is table:
@@ -121,7 +121,9 @@ class WatchHub:
 class Watch:
     """One open watch; `stream` gives the bytes to send."""
 
-    def __init__(self, hub: WatchHub, table: Table, selection: Selection, view: View, options: WatchOptions) -> None:
+    def __init__(
+        self, hub: WatchHub, table: ResourceTable, selection: Selection, view: View, options: WatchOptions
+    ) -> None:
         self.table = table
         self.selection = selection
         self.view = view
@@ -190,7 +192,7 @@ class Watch:
         self._finishing = True
         self._rouse()
 
-    def lines(self, events: list[Event]) -> bytes:
+    def lines(self, events: list[StoreEvent]) -> bytes:
         """What this watch says about `events`."""
         view = self.view
         if self._converts:
@@ -200,7 +202,7 @@ class Watch:
             return b"".join([view.line(event, event.type, event.record) for event in events])
         return b"".join([self._line(event) for event in events])
 
-    def _line(self, event: Event) -> bytes:
+    def _line(self, event: StoreEvent) -> bytes:
         matches = self.selection.matches
         before = event.previous is not None and matches(event.previous)
         now = event.type != "DELETED" and matches(event.record)

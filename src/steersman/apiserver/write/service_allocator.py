@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from steersman.apiserver.storage.store import Event, Store, Table
+    from steersman.apiserver.storage.store import ResourceTable, Store, StoreEvent
 
 JSON = dict[str, Any]
 SERVICE = Kind(version="v1", kind="Service", plural="services")
@@ -42,7 +42,7 @@ class ServiceAllocator:
         other._random = random  # noqa: SLF001  of the same class
         return other
 
-    def _observe(self, table: Table, event: Event) -> None:
+    def _observe(self, table: ResourceTable, event: StoreEvent) -> None:
         if table.kind.qualified != SERVICE.qualified:
             return
         if event.previous is not None:

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.apiserver.storage.store import Event, Store, Table, key_of
+from steersman.apiserver.storage.store import ResourceTable, Store, StoreEvent, key_of
 from steersman.kube.api.gvk import Kind
 from steersman.testing.clock import VirtualClock
 
@@ -20,7 +20,7 @@ def obj(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def made() -> tuple[Store, Table]:
+def made() -> tuple[Store, ResourceTable]:
     store = Store(VirtualClock())
     return store, store.table(CONFIG_MAP)
 
@@ -129,7 +129,7 @@ def test_listeners_hear_every_change_in_order_with_both_states():
     store, table = made()
     heard: list[tuple[str, bool]] = []
 
-    def listen(_: Table, event: Event) -> None:
+    def listen(_: ResourceTable, event: StoreEvent) -> None:
         heard.append((event.type, event.previous is not None))
 
     store.listen(listen)

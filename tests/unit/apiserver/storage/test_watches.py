@@ -11,7 +11,7 @@ import pytest
 from steersman.apiserver.resources.kinds import BUILTINS
 from steersman.apiserver.storage.representations import FullView, MetadataView
 from steersman.apiserver.storage.selection import Selection
-from steersman.apiserver.storage.store import Store, Table
+from steersman.apiserver.storage.store import ResourceTable, Store
 from steersman.apiserver.storage.watch import Watch, WatchHub, WatchOptions
 from steersman.testing.clock import VirtualClock, settle
 
@@ -27,7 +27,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = Store(self.clock, history=1000)
-        self.table: Table = self.store.table(INFO.storage)
+        self.table: ResourceTable = self.store.table(INFO.storage)
         self.hub = WatchHub(self.store, self.clock)
         self._streams: list[AsyncGenerator[bytes]] = []
 

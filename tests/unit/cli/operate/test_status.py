@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import msgspec
 import pytest
 
-from steersman.cli import status
 from steersman.cli.main import _run
+from steersman.cli.operate import status
 from steersman.web.model import Check, Leadership, PageSnapshot, Vitals
 from steersman.web.views import status_of
 from tests.support.pods.streams_server import StreamsServer
