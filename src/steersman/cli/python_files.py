@@ -7,8 +7,9 @@ import importlib.util
 import reprlib
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _DECLARED: Final = "controllers()"
+
+
+class _SourceLoader(SourceFileLoader):
+    """Reads the source each time: cached bytecode stays in use after a second save within the same second."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError(f"no bytecode for {path}")
 
 
 def load_python(name: str) -> ModuleType:
@@ -30,7 +38,8 @@ def load_python(name: str) -> ModuleType:
         raise ConfigError("no such file", where=name)
     stem = path.stem.replace("-", "_")
     # never in the place of another module: a file may well be called types.py
-    spec = importlib.util.spec_from_file_location(f"file_{stem}" if stem in sys.modules else stem, path)
+    called = f"file_{stem}" if stem in sys.modules else stem
+    spec = importlib.util.spec_from_file_location(called, path, loader=_SourceLoader(called, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -27,7 +27,7 @@ BLOCKS = {
 STEPS = {page: [step for block in blocks for step in steps_of(block)] for page, blocks in BLOCKS.items()}
 WALKS = [page for page, steps in STEPS.items() if any(isinstance(step, Command) for step in steps)]
 
-LEFT_OUT = 13  # blocks; one more needs a reason here, too
+LEFT_OUT = 15  # blocks; one more needs a reason here, too
 
 
 def test_what_is_left_out_has_a_reason_and_is_counted():

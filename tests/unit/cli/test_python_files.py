@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from steersman.cli.main import _run
@@ -104,3 +106,11 @@ def test_a_file_without_tables_is_left_to_its_conditions(tmp_path):
     file = tmp_path / "dark_house.py"
     file.write_text(LIT.partition("def tables")[0])
     assert bundle_in(load_python(str(file))) is None
+
+
+def test_a_file_that_is_saved_twice_within_a_second_is_read_as_it_is(tmp_path):
+    file = tmp_path / "saved_twice.py"
+    for number in (1, 2):
+        file.write_text(f"NUMBER = {number}\n")
+        assert number == load_python(str(file)).NUMBER
+        del sys.modules["saved_twice"]

@@ -148,7 +148,12 @@ def test_links_lead_somewhere():
 TEXTS = [
     *PAGES,
     *(ROOT / "src").rglob("*.py"),
-    *(path for folder in ("charts", "deploy", "examples") for path in (ROOT / folder).rglob("*") if path.is_file()),
+    *(
+        path
+        for folder in ("charts", "deploy", "examples")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    ),
 ]
 
 
