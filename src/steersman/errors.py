@@ -27,6 +27,7 @@ __all__ = [
     "FormatError",
     "PlanError",
     "SteersmanError",
+    "summary_of",
     "traceback_of",
     "without_callers",
 ]
@@ -76,6 +77,13 @@ class DriverError(SteersmanError):
         self.message = message
         self.server = server
         self.retryable = retryable
+
+
+def summary_of(error: BaseException) -> str:
+    """What happened, in a line; of a group, what happened in each of its members."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(summary_of(member) for member in error.exceptions))
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def traceback_of(error: BaseException, *, limit: int = 12) -> str:

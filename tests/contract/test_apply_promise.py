@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from steersman.kube.api.objects import ObjectMeta, Resource, Struct
 from steersman.kube.client.client import Client
 from steersman.kube.config.kubeconfig import load_config
-from steersman.runtime.manager.cluster import Cluster, ClusterSnapshot
+from steersman.runtime.cluster import Cluster, ClusterSnapshot
 from steersman.runtime.reconcile.context import ClusterContext
 from tests.support.manifests import deployment
 

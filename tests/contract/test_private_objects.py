@@ -14,9 +14,9 @@ from steersman.kube.api.gvk import NamespacedName
 from steersman.kube.api.objects import ObjectMeta, Resource, Struct
 from steersman.kube.client.client import Client
 from steersman.kube.config.kubeconfig import load_config
+from steersman.runtime.cluster import ClusterSnapshot
 from steersman.runtime.controller.builder import Controller
 from steersman.runtime.controller.result import done
-from steersman.runtime.manager.cluster import ClusterSnapshot
 from steersman.runtime.manager.manager import Manager
 from steersman.runtime.reconcile.conditions import Condition, new_condition
 from steersman.testing import eventually

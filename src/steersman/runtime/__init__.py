@@ -4,6 +4,7 @@
                                                                                                     │ context:
     API server ◄── write guard (dry run, leadership, shard) ◄───────────────────────────────────────┘ apply, status, …
 
+- `cluster`: one cluster as controllers see it: client, caches and snapshots.
 - `workqueue`: which key is next. `controller`: a controller as a table, and the runner that works through its keys.
 - `reconcile`: what a reconciler is given. `manager`: starts, supervises and stops everything in the process.
 - `leaderelection` and `sharding`: which of several processes may act. `webhook`: admission. `http`: listeners and

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from steersman.kube.api.gvk import NamespacedName
     from steersman.kube.client.client import Client
-    from steersman.runtime.manager.cluster import ClusterSnapshot
+    from steersman.runtime.cluster import ClusterSnapshot
     from steersman.runtime.reconcile.context import Context
     from steersman.simulate.plan import Plan
 

@@ -16,7 +16,7 @@ from steersman.cache.interfaces import SourceHealth
 from steersman.cache.metrics import CacheMetrics
 from steersman.cache.store import ObjectStore
 from steersman.kube.api.gvk import Kind
-from steersman.runtime.manager.cluster import Cluster
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.manager.manager import Manager
 
 if TYPE_CHECKING:

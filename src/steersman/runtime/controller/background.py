@@ -23,10 +23,9 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from steersman.cache.identity import ref_of, revision_of, uid_of
-from steersman.errors import SteersmanError, traceback_of
+from steersman.errors import SteersmanError, summary_of, traceback_of
 from steersman.logger import Logger
 from steersman.runtime.controller.worker import call
-from steersman.runtime.manager.supervisor import why_of
 from steersman.runtime.reconcile.daemon_context import DaemonContext
 from steersman.runtime.reconcile.finalizers import is_terminating
 from steersman.runtime.reconcile.metadata import metadata_of
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from steersman.clock import Clock
+    from steersman.runtime.cluster import Cluster
     from steersman.runtime.controller.builder import BackgroundRow, Controller
     from steersman.runtime.controller.worker import Worker
-    from steersman.runtime.manager.cluster import Cluster
 
 __all__ = ["BackgroundWork"]
 
@@ -146,7 +145,7 @@ class BackgroundWork:
         try:
             return row.running_while is None or bool(row.running_while(obj))
         except Exception as error:  # noqa: BLE001  a question that fails must not end the work of an object
-            details = {"error": why_of(error), "traceback": traceback_of(error)}
+            details = {"error": summary_of(error), "traceback": traceback_of(error)}
             log.warning("running_while failed; taken as yes", controller=self._name, **details)
             return True
 
@@ -229,4 +228,4 @@ def _log_failure(event: str, row: BackgroundRow, error: Exception, **details: An
     if isinstance(error, SteersmanError):
         log.warning(event, name=row.name, error=str(error), **details)
     else:
-        log.error(event, name=row.name, error=why_of(error), traceback=traceback_of(error), **details)
+        log.error(event, name=row.name, error=summary_of(error), traceback=traceback_of(error), **details)

@@ -22,21 +22,21 @@ from msgspec.structs import replace
 from steersman.cache.identity import ref_of
 from steersman.clock import SYSTEM_CLOCK
 from steersman.logger import Logger
+from steersman.runtime.cluster import ClusterSnapshot, used_clusters, watched_resources
 from steersman.runtime.controller.background import BackgroundWork
 from steersman.runtime.controller.predicates import changed
 from steersman.runtime.controller.stuck_keys import StuckKey, StuckKeyTracker
 from steersman.runtime.controller.watches import InformerSource
 from steersman.runtime.controller.worker import Worker, current_task
-from steersman.runtime.manager.cluster import ClusterSnapshot, used_clusters, watched_resources
 from steersman.runtime.workqueue.queue import LOW_PRIORITY, QueueClosed, WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from steersman.clock import Clock
+    from steersman.runtime.cluster import Cluster, WatchedResource
     from steersman.runtime.controller.builder import Controller, Schedule
     from steersman.runtime.controller.watches import WatchSpec
-    from steersman.runtime.manager.cluster import Cluster, WatchedResource
 
 __all__ = ["ControllerRunner"]
 

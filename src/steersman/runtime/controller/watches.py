@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from steersman.cache.identity import ref_of, revision_of
-from steersman.errors import traceback_of
+from steersman.errors import summary_of, traceback_of
 from steersman.kube.api.gvk import Kind, NamespacedName
 from steersman.logger import Logger
-from steersman.runtime.manager.supervisor import why_of
 from steersman.runtime.reconcile.metadata import kind_of, owners_of
 from steersman.runtime.workqueue.queue import LOW_PRIORITY
 
@@ -188,7 +187,7 @@ class InformerSource(Generic[K]):
             if observer is not None:
                 observer(*change)
         except Exception as error:  # noqa: BLE001  the change itself must not be lost with the note
-            self._log.error("observer failed", error=why_of(error), traceback=traceback_of(error))
+            self._log.error("observer failed", error=summary_of(error), traceback=traceback_of(error))
             return False
         return True
 
@@ -198,7 +197,7 @@ class InformerSource(Generic[K]):
         try:
             seconds: float | None = self.watch.after(key, old, new)
         except Exception as error:  # noqa: BLE001  a question that fails must not lose the change
-            self._log.error("delay failed; taken as none", error=why_of(error), traceback=traceback_of(error))
+            self._log.error("delay failed; taken as none", error=summary_of(error), traceback=traceback_of(error))
             return None
         return seconds
 
@@ -213,7 +212,7 @@ class InformerSource(Generic[K]):
         try:
             return predicate(old, new)
         except Exception as error:  # noqa: BLE001  a question that fails must not lose the change
-            self._log.error("predicate failed; taken as yes", error=why_of(error), traceback=traceback_of(error))
+            self._log.error("predicate failed; taken as yes", error=summary_of(error), traceback=traceback_of(error))
             return True
 
     def _keys(self, old: Any | None, new: Any | None) -> Iterable[K]:
@@ -227,7 +226,7 @@ class InformerSource(Generic[K]):
                     self._unmapped.pop(ref_of(obj), None)
             except Exception as error:  # noqa: BLE001  one bad object must not stop the others
                 self.failures += 1
-                self._unmapped[ref_of(obj)] = why = why_of(error)
+                self._unmapped[ref_of(obj)] = why = summary_of(error)
                 self._log.error(
                     "mapping failed; its change is lost",
                     object=str(ref_of(obj)),

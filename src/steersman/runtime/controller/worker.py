@@ -22,15 +22,14 @@ from structlog.contextvars import bound_contextvars
 
 from steersman.cache.identity import revision_of
 from steersman.clock import Deadline
-from steersman.errors import PlanError, SteersmanError, traceback_of
+from steersman.errors import PlanError, SteersmanError, summary_of, traceback_of
 from steersman.kube.api.errors import Conflict, KubeError
 from steersman.kube.transport.tracing import active_tracer, reconcile_span, record_error
 from steersman.logger import Logger
+from steersman.runtime.cluster import ClusterSnapshot
 from steersman.runtime.controller.field_handlers import FieldChange, copied
 from steersman.runtime.controller.result import Result, TerminalError, done
 from steersman.runtime.controller.struct_fields import value_at
-from steersman.runtime.manager.cluster import ClusterSnapshot
-from steersman.runtime.manager.supervisor import why_of
 from steersman.runtime.observability.histogram import RECONCILE_BUCKETS, Histogram
 from steersman.runtime.reconcile.blocking_context import run_blocking
 from steersman.runtime.reconcile.context import ClusterContext, Context
@@ -43,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from steersman.clock import Clock
+    from steersman.runtime.cluster import Cluster, WatchedResource
     from steersman.runtime.controller.builder import Controller
     from steersman.runtime.controller.stuck_keys import StuckKeyTracker
-    from steersman.runtime.manager.cluster import Cluster, WatchedResource
     from steersman.runtime.workqueue.queue import WorkQueue
 
 __all__ = ["ReconcileTimeout", "Tally", "Worker", "call", "current_task"]
@@ -304,7 +303,7 @@ class Worker:
             return
         wait = (error.retry_after or 0.0) if isinstance(error, KubeError) else 0.0
         delay = self._queue.add_rate_limited(key, at_least=wait)
-        message = (expected and str(error)) or why_of(error)
+        message = (expected and str(error)) or summary_of(error)
         is_new = self._stuck.failed(key, self._queue.num_requeues(key), message)
         details = {"error": message, "retry_seconds": round(delay, 3)}
         if expected:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from steersman.cache import SharedInformerFactory
 from steersman.clock import SYSTEM_CLOCK, Deadline
-from steersman.errors import ConfigError, traceback_of
+from steersman.errors import ConfigError, summary_of, traceback_of
 from steersman.logger import Logger
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller.runner import ControllerRunner
-from steersman.runtime.manager.cluster import Cluster
 from steersman.runtime.manager.loop_watchdog import LoopLag
 from steersman.runtime.manager.operator_bundle import OperatorBundle
 from steersman.runtime.manager.operator_report import report_of, tables_of_kinds, unreadable
-from steersman.runtime.manager.supervisor import Supervisor, TaskFailed, cancel_all, retrieved, why_of
+from steersman.runtime.manager.supervisor import Supervisor, TaskFailed, cancel_all, retrieved
 from steersman.runtime.observability.metrics import RuntimeCollector
 from steersman.runtime.observability.readiness import Readiness, SyncTimeout
 from steersman.runtime.reconcile.event_recorder import EventRecorder
@@ -409,7 +409,7 @@ class Manager:
         error = worker.exception()
         if error is not None:
             log.error("controller broke", task=worker.get_name(), traceback=traceback_of(error))
-            self._supervisor.fail(TaskFailed(f"{worker.get_name()}: {why_of(error)}"))
+            self._supervisor.fail(TaskFailed(f"{worker.get_name()}: {summary_of(error)}"))
         elif not self._stopping.is_set():
             self._supervisor.fail(TaskFailed(f"{worker.get_name()}: it ended unexpectedly"))
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.clock import SYSTEM_CLOCK, Clock
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller.builder import Controller
-from steersman.runtime.manager.cluster import Cluster
 
 if TYPE_CHECKING:
     from steersman.runtime.reconcile.conditions import Condition

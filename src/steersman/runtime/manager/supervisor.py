@@ -12,7 +12,7 @@ import random as randomness
 from typing import TYPE_CHECKING, Any
 
 from steersman.clock import SYSTEM_CLOCK, Deadline
-from steersman.errors import SteersmanError, traceback_of
+from steersman.errors import SteersmanError, summary_of, traceback_of
 from steersman.logger import Logger
 from steersman.runtime.workqueue.rate_limiters import ExponentialBackoff
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from steersman.clock import Clock
 
-__all__ = ["Supervisor", "TaskFailed", "cancel_all", "retrieved", "why_of"]
+__all__ = ["Supervisor", "TaskFailed", "cancel_all", "retrieved"]
 
 STEADY_SECONDS = 60.0  # a task that ran this long did not fail at once: start over with short delays
 
@@ -110,18 +110,11 @@ class Supervisor:
             problem = "something it waited for was cancelled"
         except Exception as error:  # noqa: BLE001  whatever it is, the task is down
             log.error("task failed", task=name, traceback=traceback_of(error))  # noqa: TRY400  no local variables in logs
-            problem = why_of(error)
+            problem = summary_of(error)
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
         return problem
-
-
-def why_of(error: BaseException) -> str:
-    """What happened, in a line; a group only says how much happened, so its members speak."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(dict.fromkeys(why_of(member) for member in error.exceptions))
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]], clock: Clock, seconds: float) -> list[asyncio.Task[Any]]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.kube.client.client import Client
     from steersman.kube.client.pod_streams import ExecResult, LogOptions, PortForward
-    from steersman.runtime.manager.cluster import Cluster, ClusterSnapshot
+    from steersman.runtime.cluster import Cluster, ClusterSnapshot
     from steersman.runtime.reconcile.conditions import Status
     from steersman.runtime.reconcile.object_memory import ObjectMemories
     from steersman.runtime.reconcile.ownership import Adopt

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from steersman.clock import Clock
     from steersman.kube.client.client import Client
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
     from steersman.runtime.reconcile.context import Context
 
 __all__ = ["DaemonContext"]

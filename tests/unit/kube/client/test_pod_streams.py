@@ -19,7 +19,7 @@ from steersman.kube.client.client import Client
 from steersman.kube.client.pod_streams import STDOUT
 from steersman.kube.config.config import Config
 from steersman.kube.transport.transport import TransportOptions
-from steersman.runtime.manager.cluster import Cluster, ClusterSnapshot
+from steersman.runtime.cluster import Cluster, ClusterSnapshot
 from steersman.runtime.reconcile.blocking_context import run_blocking
 from steersman.runtime.reconcile.context import Context
 from steersman.runtime.reconcile.write_guard import NOT_LEADER, NotInDryRun, NotLeading, WriteGuard

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from steersman.kube.api.errors import Conflict
 from steersman.kube.api.objects import ObjectMeta, Resource
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller.builder import Controller
 from steersman.runtime.controller.result import done, requeue
 from steersman.runtime.controller.runner import ControllerRunner
-from steersman.runtime.manager.cluster import Cluster
 from steersman.testing.clock import settle
 
 FINALIZER = "example.org/cleanup"

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from steersman.errors import ConfigError
 from steersman.kube.api.objects import ObjectMeta, Resource
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller.builder import Controller
-from steersman.runtime.manager.cluster import Cluster
 from steersman.runtime.manager.manager import Manager
 from steersman.runtime.manager.operator_bundle import OperatorBundle, Row, RowState, Table, Task, condition_state
 from steersman.runtime.reconcile.conditions import new_condition

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 
 import steersman as sm
 from steersman.kube.api.objects import ObjectMeta
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller.builder import Controller
-from steersman.runtime.manager.cluster import Cluster
 from steersman.runtime.manager.manager import Manager
 from steersman.runtime.manager.operator_bundle import OperatorBundle, Row, RowProblem, RowState, Table
 from steersman.runtime.manager.operator_report import report_of

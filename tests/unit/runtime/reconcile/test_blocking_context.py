@@ -12,7 +12,7 @@ import pytest
 from steersman.cache.store import ObjectStore
 from steersman.kube.api.gvk import NamespacedName
 from steersman.kube.api.objects import ObjectMeta, Resource
-from steersman.runtime.manager.cluster import ClusterSnapshot
+from steersman.runtime.cluster import ClusterSnapshot
 from steersman.runtime.reconcile.blocking_context import Abandoned, BlockingContext, run_blocking
 from steersman.runtime.reconcile.context import ClusterContext, Context
 from steersman.testing.clock import settle

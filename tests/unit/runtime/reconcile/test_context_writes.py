@@ -12,8 +12,8 @@ from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.api.errors import Conflict
 from steersman.kube.api.objects import ObjectMeta, Resource, Struct
 from steersman.kube.api.times import format_time
+from steersman.runtime.cluster import Cluster, ClusterSnapshot, WatchedResource
 from steersman.runtime.controller.watches import WatchSelection, WatchSpec
-from steersman.runtime.manager.cluster import Cluster, ClusterSnapshot, WatchedResource
 from steersman.runtime.reconcile.conditions import Condition, merge_condition, new_condition, set_conditions
 from steersman.runtime.reconcile.context import PATIENCE_SECONDS, ClusterContext
 from steersman.runtime.reconcile.status_patch import as_conditions, conditions_of, status_patch

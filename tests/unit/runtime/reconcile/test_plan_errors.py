@@ -13,9 +13,9 @@ from steersman.kube.api.errors import Forbidden
 from steersman.kube.api.gvk import NamespacedName
 from steersman.kube.api.objects import ObjectMeta, Resource, Struct
 from steersman.kube.api.patches import apply_merge_patch
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller.builder import Controller
 from steersman.runtime.controller.runner import ControllerRunner
-from steersman.runtime.manager.cluster import Cluster
 from steersman.runtime.reconcile.conditions import Condition
 from steersman.testing.clock import settle
 

@@ -55,8 +55,8 @@ from steersman.operators.dns.zone.selection import (
     source_of,
 )
 from steersman.operators.dns.zone.soa import has_adopt_annotation, ignored_names, own_contributions, soa_of, zone_name
+from steersman.runtime.cluster import ClusterSnapshot
 from steersman.runtime.controller.result import Result, done, requeue
-from steersman.runtime.manager.cluster import ClusterSnapshot
 from steersman.runtime.reconcile.conditions import find_condition, is_news
 from steersman.runtime.workqueue.queue import LOW_PRIORITY
 from steersman.text import some_of

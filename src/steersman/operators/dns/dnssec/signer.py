@@ -28,7 +28,7 @@ from steersman.operators.dns.deploy.manifests import is_lasting
 from steersman.operators.dns.dnssec.key_storage import KEYS_SECRET, key_condition, key_directory
 from steersman.operators.dns.dnssec.keys import ALGORITHMS, KeyPlan, keys_in, make_key, plan_keys, state_of
 from steersman.operators.dns.zone.soa import zone_name
-from steersman.runtime.manager.cluster import ClusterSnapshot
+from steersman.runtime.cluster import ClusterSnapshot
 from steersman.runtime.reconcile.conditions import new_condition
 
 if TYPE_CHECKING:

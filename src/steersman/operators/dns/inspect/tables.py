@@ -13,7 +13,7 @@ from steersman.runtime.reconcile.conditions import find_condition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 
 def tables_of(cluster: Cluster, namespaces: Sequence[str] | None) -> list[Table]:

@@ -13,7 +13,7 @@ from steersman.runtime.manager.operator_bundle import Row, RowProblem, RowState,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 BUSY: Final = frozenset({"Upgrading", "Terminating"})
 

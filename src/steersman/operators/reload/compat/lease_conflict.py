@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from steersman.kube.client.client import Client
     from steersman.operators.reload.api.config import ReloadConfig
     from steersman.operators.reload.controllers.reconciler import SharedContext
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
     from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 
 LEASES: Final[Mapping[str, str]] = {

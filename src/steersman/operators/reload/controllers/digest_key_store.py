@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from steersman.clock import Clock
     from steersman.kube.client.client import Client
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 REFRESH_SECONDS: Final = 300.0
 RETRY_SECONDS: Final = 5.0  # while the server does not answer, and nothing is known yet

@@ -18,7 +18,7 @@ from steersman.operators.reload.workloads.workload import Workload
 if TYPE_CHECKING:
     from steersman.cache.interfaces import Informer
     from steersman.operators.reload.controllers.change_tracker import PendingChanges
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 
 async def refresh_users(pending: PendingChanges, cluster: Cluster) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.controllers.digest_key_store import KeyStore
     from steersman.operators.reload.planning.edges import DependencyEdge
     from steersman.operators.reload.planning.evaluate import Evaluation
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 ALERT = "sum by (namespace) (steersman_reload_stale_pods) > 0"
 log = structlog.get_logger(__name__)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.planning.gates import Moment
     from steersman.operators.reload.planning.plan import WorkloadPlan
     from steersman.operators.reload.planning.restart_order import RestartCoordinator
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 SETTLE_SECONDS: Final = 5.0  # after the last workload joined a group: others may follow
 LONGEST_SECONDS: Final = 3600.0  # then the message is sent, whatever is still in progress

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.clock import Clock
     from steersman.operators.reload.api.config import ReloadOptions, SourceRef, WebhookConfig
     from steersman.operators.reload.sources.digest import Source
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 BODY: Final = b'{"webhook":"update successful"}'  # Reloader's, to the byte
 ATTEMPTS: Final = 6  # the first and five more, as Reloader has it

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import ApiConfig
     from steersman.operators.toolset.reconcile.reconciler import ToolsetReconciler
     from steersman.operators.toolset.reconcile.status import ServiceView, ToolsetView
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 JOBS: Final = 100  # that are kept
 _BOOLEANS: Final = {"true": True, "false": False}

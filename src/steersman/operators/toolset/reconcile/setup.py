@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from steersman.runtime.manager.cluster import Cluster
+    from steersman.runtime.cluster import Cluster
 
 DEBOUNCE: Final = Debounce(quiet_seconds=0.5, limit_seconds=3.0)
 

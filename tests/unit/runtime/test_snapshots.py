@@ -9,7 +9,7 @@ import pytest
 from steersman.cache.store import ObjectStore
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.api.types.core import ConfigMap, Secret
-from steersman.runtime.manager.cluster import ClusterSnapshot, WatchedResource
+from steersman.runtime.cluster import ClusterSnapshot, WatchedResource
 
 
 def shelf(kind, opened):
