@@ -12,7 +12,7 @@
 | a kind whose status has conditions | `patch` on its `status`, for the condition Stalled; Events for every kind |
 | needs | as declared |
 
-What functions ask for is read by `reconciler_calls`. Each cluster has rights of its own.
+What functions ask for is read by `source_reader`. Each cluster has rights of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steersman.kube.api.types.rbac import PolicyRule
-from steersman.runtime.controller.reconciler_calls import ApiCall, requests_of
+from steersman.runtime.controller.source_reader import ApiCall, requests_of
 from steersman.runtime.rbac import EVENTS, Permissions, merge_rules, rule, split_rules
 from steersman.runtime.reconcile.plan_errors import has_conditions
 
