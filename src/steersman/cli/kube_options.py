@@ -1,4 +1,4 @@
-"""The options every command has that talks to a cluster, named as kubectl names them."""
+"""The options that commands share: those of a cluster, named as kubectl names them, and the file of settings."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def kube_options(function: F) -> F:
         ),
     ]
     return functools.reduce(lambda command, option: option(command), reversed(options), function)
+
+
+def config_option(command: F) -> F:
+    """Add --config: the settings of the operators; the command gets `config`."""
+    return click.option(
+        "--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE."
+    )(command)
 
 
 def selector_option(function: F) -> F:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.kube_options import kube_options
+from steersman.cli.kube_options import config_option, kube_options
 from steersman.logger import Logger
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.command(context_settings={"auto_envvar_prefix": "STEERSMAN"})  # --listen is STEERSMAN_LISTEN, and so on
 @click.argument("files", nargs=-1, metavar="[FILE.py|MODULE]...")
 @click.option("--operators", help="Names of operators, separated by commas.")
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@config_option
 @click.option("--listen", metavar="ADDR:PORT", help="Health, metrics and the page; port 0 takes a free one.")
 @click.option(
     "--page",

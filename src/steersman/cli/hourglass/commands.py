@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +9,12 @@ import click
 from steersman.cli.exit_codes import exit_code
 from steersman.cli.kube_options import kube_options
 from steersman.cli.output import output_option
+from steersman.cli.plan_options import PlanOptions, plan_options
 from steersman.cli.suggestions import SuggestingGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
@@ -27,22 +28,8 @@ def command() -> None:
 
 
 @command.command("plan")
-@click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
-@click.option("--live", is_flag=True, help="Compare with the cluster.")
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
-@kube_options
-@output_option("name")
-@click.pass_context
-def plan(
-    ctx: click.Context,
-    names: tuple[str, ...],
-    live: bool,
-    config: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    output: str,
-) -> None:
+@plan_options(live="Compare with the cluster.", dialects=False)
+def plan(ctx: click.Context, options: PlanOptions) -> None:
     """Show which objects manifests of executors and performers would become, and their problems.
 
     Without --live no cluster is read, and every object counts as new.
@@ -56,14 +43,14 @@ def plan(
     from steersman.cli.manifest_files import read_manifests
     from steersman.cli.output import show
 
-    found = read_manifests(names)
+    found = read_manifests(options.names)
     for where, problem in found.problems:
         click.echo(f"error: {where}: {problem}", err=True)
     manifests = [manifest for _, manifest in found.objects]
-    lines = plan_of(manifests, config, kubeconfig, context, namespace, live=live)
+    lines = plan_of(manifests, options)
     show(
         lines,
-        output,
+        options.output,
         lambda console: draw_plan(console, lines, complete=not found.problems),
         names=lambda: [line.object for line in lines],
     )
@@ -71,37 +58,29 @@ def plan(
     ctx.exit(exit_code(found=any(line.action != "keep" for line in lines), error=bool(wrong)))
 
 
-def plan_of(
-    manifests: list[dict[str, Any]],
-    config: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    *,
-    live: bool,
-) -> list[PlanLine]:
+def plan_of(manifests: list[dict[str, Any]], options: PlanOptions) -> list[PlanLine]:
     """The objects that these manifests would become, compared with the cluster when it is asked."""
     import asyncio
 
     from steersman.cli.config import load_settings
     from steersman.operators.hourglass.inspect.plan import plan_manifests
 
-    options = load_settings(config).sections["hourglass"].options()
-    home, known = namespace or "default", None
-    if live:
-        home, known = asyncio.run(_live(kubeconfig, context, namespace, manifests))
-    return list(plan_manifests(manifests, options, namespace=home, live=known))
+    settings = load_settings(options.config).sections["hourglass"].options()
+    home, known = options.namespace or "default", None
+    if options.live:
+        home, known = asyncio.run(_live(options, manifests))
+    return list(plan_manifests(manifests, settings, namespace=home, live=known))
 
 
 async def _live(
-    kubeconfig: Path | None, context: str | None, namespace: str | None, manifests: Sequence[dict[str, Any]]
+    options: PlanOptions, manifests: Sequence[dict[str, Any]]
 ) -> tuple[str, dict[tuple[str, str, str], Any]]:
     """The objects a plan may name, in the namespaces of the manifests."""
     from steersman.cli.kube_options import cluster_config
     from steersman.kube.client.client import Client
 
-    settings = cluster_config(kubeconfig, context)
-    home = namespace or settings.namespace
+    settings = cluster_config(options.kubeconfig, options.context)
+    home = options.namespace or settings.namespace
     async with Client.connect(settings) as client:
         spaces = {str(manifest["metadata"].get("namespace") or home) for manifest in manifests}
         return home, await live_objects(client, spaces)

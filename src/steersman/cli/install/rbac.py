@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.kube_options import check_namespaces
+from steersman.cli.kube_options import check_namespaces, config_option
 from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from types import ModuleType
 
     from steersman.operators import Operator
@@ -27,7 +27,7 @@ operators_option = click.option(
 @click.command("rbac")
 @click.argument("files", nargs=-1, metavar="[FILE.py|MODULE]...")
 @operators_option
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@config_option
 @click.option("--name", help="Name of the ServiceAccount and of its roles.  [default: steersman, or the file's]")
 @click.option(
     "-n",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import exit_code
-from steersman.cli.kube_options import kube_options
+from steersman.cli.kube_options import config_option, kube_options
 from steersman.cli.output import output_option
 from steersman.cli.suggestions import SuggestingGroup
 
@@ -88,7 +88,7 @@ def from_command(
 
 @command.command("check")
 @click.argument("original", type=click.Choice(NAMES))
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@config_option
 @output_option()
 @kube_options
 @click.pass_context

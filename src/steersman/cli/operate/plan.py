@@ -14,34 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import exit_code
-from steersman.cli.kube_options import kube_options
-from steersman.cli.output import output_option
-from steersman.cli.reload.inspection import settings_options
+from steersman.cli.plan_options import PlanOptions, plan_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 
 @click.command()
-@click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
-@click.option("--live", is_flag=True, help="Compare with the cluster instead of taking every source as changed.")
-@settings_options
-@kube_options
-@output_option("name")
-@click.pass_context
-def command(
-    ctx: click.Context,
-    *,
-    names: tuple[str, ...],
-    live: bool,
-    config: Path | None,
-    dialects: tuple[str, ...],
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    output: str,
-) -> None:
+@plan_options()
+def command(ctx: click.Context, options: PlanOptions) -> None:
     """Show what would happen if manifests were applied: restarts, objects of performers, records of zones.
 
     From manifests alone every source among them counts as changed. With --live they are compared with the cluster, and
@@ -59,14 +40,13 @@ def command(
     from steersman.cli.hourglass.commands import draw_plan as draw_objects
     from steersman.cli.manifest_files import read_manifests
     from steersman.cli.output import show
-    from steersman.cli.reload.inspection import reload_options
     from steersman.cli.reload.plan import draw, forecast_of, names_of
 
-    found = read_manifests(names)
-    made = forecast_of(found, reload_options(config, dialects), kubeconfig, context, namespace, live=live)
+    found = read_manifests(options.names)
+    made = forecast_of(found, options)
     manifests = [manifest for _, manifest in found.objects]
-    objects = _hourglass(_of(manifests, "hourglass"), config, kubeconfig, context, namespace, live=live)
-    rows, problems = _dns(_of(manifests, "dns"), kubeconfig, context, namespace, live=live)
+    objects = _hourglass(_of(manifests, "hourglass"), options)
+    rows, problems = _dns(_of(manifests, "dns"), options)
     for problem in problems:
         click.echo(f"error: {problem}", err=True)
 
@@ -74,7 +54,7 @@ def command(
         from steersman.cli.dns.commands import draw_plan as draw_zones
 
         if made.changes or made.unaffected or made.problems or not (objects or rows):
-            draw(to, made, live=live)
+            draw(to, made, live=options.live)
         if objects:
             draw_objects(to, objects, complete=not found.problems)
         if rows:
@@ -83,7 +63,7 @@ def command(
     further = {name: part for name, part in (("hourglass", objects), ("dns", rows)) if part}
     show(
         {**msgspec.to_builtins(made), **further} if further else made,
-        output,
+        options.output,
         table,
         names=lambda: [*names_of(made), *(line.object for line in objects), *(row.zone for row in rows)],
     )
@@ -106,32 +86,22 @@ def _of(manifests: Sequence[dict[str, Any]], operator: str) -> list[dict[str, An
     ]
 
 
-def _hourglass(
-    manifests: list[dict[str, Any]],
-    config: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    *,
-    live: bool,
-) -> list[Any]:
+def _hourglass(manifests: list[dict[str, Any]], options: PlanOptions) -> list[Any]:
     if not manifests:
         return []
     from steersman.cli.hourglass.commands import plan_of
 
-    return plan_of(manifests, config, kubeconfig, context, namespace, live=live)
+    return plan_of(manifests, options)
 
 
-def _dns(
-    manifests: list[dict[str, Any]], kubeconfig: Path | None, context: str | None, namespace: str | None, *, live: bool
-) -> tuple[list[Any], list[str]]:
+def _dns(manifests: list[dict[str, Any]], options: PlanOptions) -> tuple[list[Any], list[str]]:
     """The rows of the dns plan, and what is wrong with the manifests."""
     if not manifests:
         return [], []
-    if not live:
+    if not options.live:
         click.echo("note: zones are compared with their servers; --live does that", err=True)
         return [], []
     from steersman.cli.dns.commands import differences_of
 
-    _, rows, problems = differences_of((), manifests, kubeconfig, context, namespace)
+    _, rows, problems = differences_of((), manifests, options.kubeconfig, options.context, options.namespace)
     return rows, problems

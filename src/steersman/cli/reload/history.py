@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.kube_options import kube_options, selector_option
+from steersman.cli.kube_options import config_option, kube_options, selector_option
 from steersman.cli.output import output_option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from steersman.operators.reload.inspect.explain import WorkloadRestartRecord
 
 _SHOWN = 50  # in a table; programs get all
@@ -23,7 +24,7 @@ _SHOWN = 50  # in a table; programs get all
     "--limit", type=click.IntRange(min=1), help="Show the latest so many.  [default: 50; all of them for programs]"
 )
 @selector_option
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@config_option
 @kube_options
 @output_option("name", "jsonl")
 def history(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from steersman.cli.kube_options import config_option
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
 
     from steersman.kube.client.client import Client
     from steersman.operators.reload.api.config import ReloadOptions, SourceRef
@@ -23,13 +25,9 @@ _ROUNDS = 6  # of reading what the last evaluation asked for; templates of templ
 
 
 def settings_options(command: F) -> F:
-    """Add --config and --dialect: what the operator reads, said to a command."""
-    command = click.option(
-        "--dialect", "dialects", multiple=True, metavar="NAME", help="Read the annotations of this program too."
-    )(command)
-    return click.option(
-        "--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE."
-    )(command)
+    """Add --config and --dialect; the command gets `config` and `dialects`."""
+    text = "Read the annotations of this program too."
+    return config_option(click.option("--dialect", "dialects", multiple=True, metavar="NAME", help=text)(command))
 
 
 def reload_options(config: Path | None, dialects: Collection[str] = ()) -> ReloadOptions:

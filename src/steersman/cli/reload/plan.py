@@ -7,38 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import ExitCode
-from steersman.cli.kube_options import kube_options
-from steersman.cli.output import output_option
-from steersman.cli.reload.inspection import settings_options
+from steersman.cli.plan_options import PlanOptions, plan_options
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
 
-    from steersman.operators.reload.api.config import ReloadOptions
+    from steersman.cli.manifest_files import Manifests
     from steersman.operators.reload.inspect.forecast import Forecast
 
 
 @click.command()
-@click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
-@click.option("--live", is_flag=True, help="Compare with the cluster instead of taking every source as changed.")
-@settings_options
-@kube_options
-@output_option("name")
-@click.pass_context
-def command(
-    ctx: click.Context,
-    *,
-    names: tuple[str, ...],
-    live: bool,
-    config: Path | None,
-    dialects: tuple[str, ...],
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    output: str,
-) -> None:
+@plan_options()
+def command(ctx: click.Context, options: PlanOptions) -> None:
     """Say what would restart if manifests were applied, in which wave and when, and what would not and why.
 
     From manifests alone every source among them counts as changed. With --live they are compared with the cluster, and
@@ -52,33 +32,26 @@ def command(
     """
     from steersman.cli.manifest_files import read_manifests
     from steersman.cli.output import show
-    from steersman.cli.reload.inspection import reload_options
 
-    found = read_manifests(names)
-    made = forecast_of(found, reload_options(config, dialects), kubeconfig, context, namespace, live=live)
-    show(made, output, lambda console: draw(console, made, live=live), names=lambda: names_of(made))
+    found = read_manifests(options.names)
+    made = forecast_of(found, options)
+    show(made, options.output, lambda console: draw(console, made, live=options.live), names=lambda: names_of(made))
     failed = found.problems or made.problems
     ctx.exit(ExitCode.FOUND if made.changes else ExitCode.ERROR if failed else ExitCode.OK)
 
 
-def forecast_of(
-    found: Any,
-    options: ReloadOptions,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    *,
-    live: bool,
-) -> Forecast:
+def forecast_of(found: Manifests, options: PlanOptions) -> Forecast:
     """What would restart if these manifests were applied."""
     import asyncio
     import time
 
-    if not live:
-        return _offline(options, found, namespace or "default", time.time())
-    from steersman.cli.reload.inspection import connected
+    from steersman.cli.reload.inspection import connected, reload_options
 
-    return asyncio.run(_live(connected(kubeconfig, context), options, found, namespace, time.time()))
+    settings, namespace = reload_options(options.config, options.dialects), options.namespace
+    if not options.live:
+        return _offline(settings, found, namespace or "default", time.time())
+    connecting = connected(options.kubeconfig, options.context)
+    return asyncio.run(_live(connecting, settings, found, namespace, time.time()))
 
 
 def names_of(made: Forecast) -> list[str]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.kube_options import complete_workload, kube_options
+from steersman.cli.kube_options import complete_workload, config_option, kube_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from steersman.kube.client.client import Client
 
 
 @click.command()
 @click.argument("workload", metavar="KIND/NAME", shell_complete=complete_workload)
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@config_option
 @click.option("--dry-run", is_flag=True, help="Only let the server check it.")
 @kube_options
 def trigger(

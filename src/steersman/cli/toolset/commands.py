@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import exit_code
-from steersman.cli.kube_options import kube_options, selector_option
+from steersman.cli.kube_options import config_option, kube_options, selector_option
 from steersman.cli.output import output_option, print_hanging, print_table, show
 from steersman.cli.suggestions import SuggestingGroup
 from steersman.cli.toolset.files import merge, render, settings_from, validate
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.reconcile.desired import DesiredState
 
 MANAGER = "steersman-toolset"
-_CONFIG = click.option(
-    "--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE."
-)
 _PROBE = click.option("--probe/--no-probe", default=False, help="Probe the services; they must be reachable from here.")
 
 
@@ -42,7 +39,7 @@ command.add_command(merge)
 
 
 @command.command()
-@_CONFIG
+@config_option
 @_PROBE
 @selector_option
 @output_option("name")
@@ -78,7 +75,7 @@ def discover(config: Path | None, probe: bool, selector: str, output: str, **clu
 
 
 @command.command()
-@_CONFIG
+@config_option
 @_PROBE
 @output_option()
 @kube_options
@@ -119,7 +116,7 @@ def diff(config: Path | None, probe: bool, output: str, **cluster: Any) -> int:
     type=click.Path(path_type=Path),
     help="Read these manifests.",
 )
-@_CONFIG
+@config_option
 @output_option()
 @kube_options
 def explain(service: str, files: tuple[Path, ...], config: Path | None, output: str, **cluster: Any) -> int:
@@ -178,7 +175,7 @@ def explain(service: str, files: tuple[Path, ...], config: Path | None, output: 
 
 
 @command.command()
-@_CONFIG
+@config_option
 @kube_options
 def restore(config: Path | None, **cluster: Any) -> None:
     """Restore overrides.yaml and the keys of other owners from the operator's backup.

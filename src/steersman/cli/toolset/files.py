@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import exit_code
+from steersman.cli.kube_options import config_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -109,7 +110,7 @@ def _overrides_in(documents: Iterable[tuple[Path, dict[str, Any]]], settings: Ta
     type=click.Path(path_type=Path, allow_dash=True),
     help="Manifests of Services; - reads standard input.",
 )
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@config_option
 @click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
 )
@@ -176,7 +177,7 @@ def _print(objects: list[dict[str, Any]], output: str) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), metavar="OVERRIDES.yaml|custom_toolset.yaml")
-@click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@config_option
 def validate(file: Path, config: Path | None) -> int:
     """Check overrides, or a rendered custom_toolset.yaml; exit code 3 when a problem is found.
 
