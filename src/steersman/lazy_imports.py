@@ -43,9 +43,15 @@ def attach(package: str, path: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 
 def imported_names(stub: str) -> dict[str, str]:
-    """Name -> module, of every `from … import` of a stub file."""
+    """Name -> module, of every `from … import` of a stub file; `*` is what the module lists in its `__all__`."""
     import ast
+    import importlib
     from pathlib import Path
 
     statements = [node for node in ast.parse(Path(stub).read_bytes()).body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: node.module or "" for node in statements for alias in node.names}
+    imported = [(alias.name, node.module or "") for node in statements for alias in node.names]
+    return {
+        each: module
+        for name, module in imported
+        for each in (importlib.import_module(module).__all__ if name == "*" else [name])
+    }

@@ -42,10 +42,9 @@ def plan_options(*, live: str = LIVE, dialects: bool = True) -> Callable[[Callab
         @(settings_options if dialects else config_option)
         @kube_options
         @output_option("name")
-        @click.pass_context
         @functools.wraps(function)
-        def command(ctx: click.Context, **values: Any) -> None:
-            function(ctx, PlanOptions(**values))
+        def command(**values: Any) -> None:
+            function(click.get_current_context(), PlanOptions(**values))
 
         return command
 

@@ -33,7 +33,7 @@ def test_public_names_are_listed_and_others_are_not_there():
     assert dir(steersman.testing) == sorted(steersman.testing.__all__)
     assert len(set(steersman.testing.__all__)) == len(steersman.testing.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
-        _ = steersman.testing.nonsense
+        _ = steersman.testing.nonsense  # type: ignore[attr-defined]
 
 
 async def test_the_clock_fixture_is_virtual(steersman_clock):
