@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import exit_code
-from steersman.cli.kube_options import kube_options
+from steersman.cli.kube_options import kube_options, selector_option
 from steersman.cli.output import output_option
 from steersman.cli.suggestions import SuggestingGroup
 
@@ -30,14 +30,17 @@ def command() -> None:
 @click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
 @click.option("--live", is_flag=True, help="Compare with the cluster.")
 @click.option("--config", type=click.Path(path_type=Path), envvar="STEERSMAN_CONFIG", help="Read settings from FILE.")
+@selector_option
 @kube_options
 @output_option("name")
 @click.pass_context
 def plan(
     ctx: click.Context,
+    *,
     names: tuple[str, ...],
     live: bool,
     config: Path | None,
+    selector: str,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
@@ -60,12 +63,12 @@ def plan(
     for where, problem in found.problems:
         click.echo(f"error: {where}: {problem}", err=True)
     manifests = [manifest for _, manifest in found.objects]
-    lines = plan_of(manifests, config, kubeconfig, context, namespace, live=live)
+    lines = plan_of(manifests, config, kubeconfig, context, namespace, selector, live=live)
     show(
         lines,
         output,
         lambda console: draw_plan(console, lines, complete=not found.problems),
-        names=lambda: [line.object for line in lines],
+        names=lambda: names_of(lines),
     )
     wrong = bool(found.problems) or any(line.action == "invalid" for line in lines)
     ctx.exit(exit_code(found=any(line.action != "keep" for line in lines), error=bool(wrong)))
@@ -77,10 +80,11 @@ def plan_of(
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
+    selector: str = "",
     *,
     live: bool,
 ) -> list[PlanLine]:
-    """The objects that these manifests would become, compared with the cluster when it is asked."""
+    """The objects that manifests with these labels would become, compared with the cluster when it is asked."""
     import asyncio
 
     from steersman.cli.config import load_settings
@@ -90,7 +94,12 @@ def plan_of(
     home, known = namespace or "default", None
     if live:
         home, known = asyncio.run(_live(kubeconfig, context, namespace, manifests))
-    return list(plan_manifests(manifests, options, namespace=home, live=known))
+    return plan_manifests(manifests, options, namespace=home, live=known, selector=selector)
+
+
+def names_of(lines: Sequence[PlanLine]) -> list[str]:
+    """The objects that would change, for -o name."""
+    return [f"{kind.lower()}/{name}" for kind, _, name in (line.object.partition("/") for line in lines)]
 
 
 async def _live(

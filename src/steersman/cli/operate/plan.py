@@ -3,6 +3,7 @@
     ConfigMaps, Secrets, workloads     reload: what would restart, in which wave and when
     executors and performers           hourglass: the objects that they would become
     zones, records and servers         dns: the RRsets that would change on which server (with --live)
+    Services, toolset overrides        toolset: the keys that would change in its ConfigMaps
 
 Each operator answers for its own kinds; this module only asks them and joins their answers.
 """
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import exit_code
-from steersman.cli.kube_options import kube_options
+from steersman.cli.kube_options import kube_options, selector_option
 from steersman.cli.output import output_option
 from steersman.cli.reload.inspection import settings_options
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
 @click.option("--live", is_flag=True, help="Compare with the cluster instead of taking every source as changed.")
+@selector_option
 @settings_options
 @kube_options
 @output_option("name")
@@ -35,6 +37,7 @@ def command(
     *,
     names: tuple[str, ...],
     live: bool,
+    selector: str,
     config: Path | None,
     dialects: tuple[str, ...],
     kubeconfig: Path | None,
@@ -42,53 +45,69 @@ def command(
     namespace: str | None,
     output: str,
 ) -> None:
-    """Show what would happen if manifests were applied: restarts, objects of performers, records of zones.
+    """Show what would happen if manifests were applied: restarts, objects of performers, records of zones, toolsets.
 
     From manifests alone every source among them counts as changed. With --live they are compared with the cluster, and
     workloads of other namespaces are asked whether they use them; what may not be read there is reported. Zones are
-    compared with their servers, which needs --live. Exit code 0: nothing would change; 3: something would; 1: nothing
-    would, as far as manifests and their namespaces could be read.
+    compared with their servers, which needs --live. -l chooses workloads, zones, executors, performers and Services.
+    Exit code 0: nothing would change; 3: something would; 1: nothing would, as far as manifests and their namespaces
+    could be read.
 
     \b
     Examples:
       steersman plan -f deploy/
+      steersman plan -f deploy/ --live -l app=web
       kustomize build . | steersman plan -f - --live -o json
     """
     import msgspec
 
     from steersman.cli.hourglass.commands import draw_plan as draw_objects
+    from steersman.cli.hourglass.commands import names_of as names_of_objects
     from steersman.cli.manifest_files import read_manifests
     from steersman.cli.output import show
     from steersman.cli.reload.inspection import reload_options
     from steersman.cli.reload.plan import draw, forecast_of, names_of
 
     found = read_manifests(names)
-    made = forecast_of(found, reload_options(config, dialects), kubeconfig, context, namespace, live=live)
+    where = (kubeconfig, context, namespace, selector)
+    made = forecast_of(found, reload_options(config, dialects), *where, live=live)
     manifests = [manifest for _, manifest in found.objects]
-    objects = _hourglass(_of(manifests, "hourglass"), config, kubeconfig, context, namespace, live=live)
-    rows, problems = _dns(_of(manifests, "dns"), kubeconfig, context, namespace, live=live)
+    objects = _hourglass(_of(manifests, "hourglass"), config, *where, live=live)
+    rows, problems = _dns(_of(manifests, "dns"), *where, live=live)
+    keys, unseen = _toolset(found.objects, config, *where, live=live)
     for problem in problems:
         click.echo(f"error: {problem}", err=True)
+    for text in unseen:
+        click.echo(f"warning: {text}", err=True)
 
     def table(to: Any) -> None:
         from steersman.cli.dns.commands import draw_plan as draw_zones
+        from steersman.cli.toolset.commands import draw_plan as draw_keys
 
-        if made.changes or made.unaffected or made.problems or not (objects or rows):
+        if made.changes or made.unaffected or made.problems or not (objects or rows or keys):
             draw(to, made, live=live)
         if objects:
             draw_objects(to, objects, complete=not found.problems)
         if rows:
             draw_zones(to, rows)
+        if keys:
+            draw_keys(to, keys)
 
-    further = {name: part for name, part in (("hourglass", objects), ("dns", rows)) if part}
+    parts = (("hourglass", objects), ("dns", rows), ("toolset", keys))
+    further = {name: part for name, part in parts if part}
     show(
         {**msgspec.to_builtins(made), **further} if further else made,
         output,
         table,
-        names=lambda: [*names_of(made), *(line.object for line in objects), *(row.zone for row in rows)],
+        names=lambda: [
+            *names_of(made),
+            *names_of_objects(objects),
+            *(row.zone for row in rows),
+            *(f"configmap/{row.configmap}" for row in keys),
+        ],
     )
-    changes = bool(made.changes) or any(line.action != "keep" for line in (*objects, *rows))
-    wrong = bool(found.problems or made.problems or problems) or any(
+    changes = bool(made.changes or keys) or any(line.action != "keep" for line in (*objects, *rows))
+    wrong = bool(found.problems or made.problems or problems or unseen) or any(
         line.action in {"invalid", "unreachable"} for line in (*objects, *rows)
     )
     ctx.exit(exit_code(found=changes, error=wrong and not changes))
@@ -112,6 +131,7 @@ def _hourglass(
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
+    selector: str,
     *,
     live: bool,
 ) -> list[Any]:
@@ -119,11 +139,38 @@ def _hourglass(
         return []
     from steersman.cli.hourglass.commands import plan_of
 
-    return plan_of(manifests, config, kubeconfig, context, namespace, live=live)
+    return plan_of(manifests, config, kubeconfig, context, namespace, selector, live=live)
+
+
+def _toolset(
+    manifests: Sequence[tuple[str, dict[str, Any]]],
+    config: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    selector: str,
+    *,
+    live: bool,
+) -> tuple[list[Any], list[str]]:
+    """The keys that would change in the toolset ConfigMaps, and what could not be read."""
+    from steersman.cli.toolset.commands import plan_of
+    from steersman.errors import ConfigError
+    from steersman.kube.api.errors import Forbidden
+
+    try:
+        return plan_of(manifests, config, kubeconfig, context, namespace, selector, live=live), []
+    except (Forbidden, ConfigError) as error:
+        return [], [f"unknown whether the toolset would change: {error}"]
 
 
 def _dns(
-    manifests: list[dict[str, Any]], kubeconfig: Path | None, context: str | None, namespace: str | None, *, live: bool
+    manifests: list[dict[str, Any]],
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    selector: str,
+    *,
+    live: bool,
 ) -> tuple[list[Any], list[str]]:
     """The rows of the dns plan, and what is wrong with the manifests."""
     if not manifests:
@@ -133,5 +180,5 @@ def _dns(
         return [], []
     from steersman.cli.dns.commands import differences_of
 
-    _, rows, problems = differences_of((), manifests, kubeconfig, context, namespace)
+    _, rows, problems = differences_of((), manifests, kubeconfig, context, namespace, selector)
     return rows, problems

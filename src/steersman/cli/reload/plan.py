@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.exit_codes import ExitCode
-from steersman.cli.kube_options import kube_options
+from steersman.cli.kube_options import kube_options, selector_option
 from steersman.cli.output import output_option
 from steersman.cli.reload.inspection import settings_options
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests.")
 @click.option("--live", is_flag=True, help="Compare with the cluster instead of taking every source as changed.")
+@selector_option
 @settings_options
 @kube_options
 @output_option("name")
@@ -32,6 +33,7 @@ def command(
     *,
     names: tuple[str, ...],
     live: bool,
+    selector: str,
     config: Path | None,
     dialects: tuple[str, ...],
     kubeconfig: Path | None,
@@ -55,7 +57,8 @@ def command(
     from steersman.cli.reload.inspection import reload_options
 
     found = read_manifests(names)
-    made = forecast_of(found, reload_options(config, dialects), kubeconfig, context, namespace, live=live)
+    options = reload_options(config, dialects)
+    made = forecast_of(found, options, kubeconfig, context, namespace, selector, live=live)
     show(made, output, lambda console: draw(console, made, live=live), names=lambda: names_of(made))
     failed = found.problems or made.problems
     ctx.exit(ExitCode.FOUND if made.changes else ExitCode.ERROR if failed else ExitCode.OK)
@@ -67,18 +70,19 @@ def forecast_of(
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
+    selector: str = "",
     *,
     live: bool,
 ) -> Forecast:
-    """What would restart if these manifests were applied."""
+    """What would restart if these manifests were applied, of the workloads with these labels."""
     import asyncio
     import time
 
     if not live:
-        return _offline(options, found, namespace or "default", time.time())
+        return _offline(options, found, namespace or "default", selector, time.time())
     from steersman.cli.reload.inspection import connected
 
-    return asyncio.run(_live(connected(kubeconfig, context), options, found, namespace, time.time()))
+    return asyncio.run(_live(connected(kubeconfig, context), options, found, namespace, selector, time.time()))
 
 
 def names_of(made: Forecast) -> list[str]:
@@ -86,7 +90,7 @@ def names_of(made: Forecast) -> list[str]:
     return [str(planned.workload) for planned in made.changes]
 
 
-def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
+def _offline(options: Any, found: Any, namespace: str, selector: str, now: float) -> Forecast:
     from steersman.cli.reload.inspection import note_dialects_off
     from steersman.operators.reload.api.policy import ClusterReloadPolicy, ReloadPolicy
     from steersman.operators.reload.inspect.forecast import forecast, with_problems
@@ -98,10 +102,12 @@ def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
     after = OfflineInspection(options, served=[*(rule.kind for rule in BUILT_IN), *ours])
     applied, problems = _add_all(after, found, namespace)
     note_dialects_off(after)
-    return with_problems(forecast(after, now, applied=applied), problems)
+    return with_problems(forecast(after, now, applied=applied, selector=selector), problems)
 
 
-async def _live(connecting: Any, options: Any, found: Any, namespace: str | None, now: float) -> Forecast:
+async def _live(
+    connecting: Any, options: Any, found: Any, namespace: str | None, selector: str, now: float
+) -> Forecast:
     from steersman.cli.reload.inspection import inspect_cluster, note_dialects_off, users_elsewhere
     from steersman.operators.reload.inspect.forecast import ManifestProblem, forecast, with_problems, with_unseen
 
@@ -114,7 +120,7 @@ async def _live(connecting: Any, options: Any, found: Any, namespace: str | None
     applied, problems = _add_all(after, found, home, over=before)
     note_dialects_off(after)
     problems += [ManifestProblem("cluster", text) for text in before.unread]
-    made = with_problems(forecast(after, now, before=before, applied=applied), problems)
+    made = with_problems(forecast(after, now, before=before, applied=applied, selector=selector), problems)
     return with_unseen(made, [*unseen, *before.unseen])
 
 

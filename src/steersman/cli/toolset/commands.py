@@ -15,6 +15,8 @@ from steersman.cli.suggestions import SuggestingGroup
 from steersman.cli.toolset.files import merge, render, settings_from, validate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from steersman.kube.client.client import Client
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from steersman.operators.toolset.discovery.matching import Candidate
     from steersman.operators.toolset.reconcile.current import CurrentState
     from steersman.operators.toolset.reconcile.desired import DesiredState
+    from steersman.operators.toolset.reconcile.plan import KeyChange
 
 MANAGER = "steersman-toolset"
 _CONFIG = click.option(
@@ -190,6 +193,59 @@ def restore(config: Path | None, **cluster: Any) -> None:
     settings = settings_from(config, namespaces=None)
     restored = asyncio.run(_restore(settings, cluster))
     click.echo(f"restored {', '.join(restored)}" if restored else "nothing to restore")
+
+
+# -- the top-level plan ------------------------------------------------------------------------------------------------
+
+
+def plan_of(
+    manifests: Sequence[tuple[str, dict[str, Any]]],
+    config: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    selector: str,
+    *,
+    live: bool,
+) -> list[KeyChange]:
+    """The keys of the toolset ConfigMaps that would change if these manifests were applied.
+
+    Only Services with the labels of `selector` are applied. Without the cluster, the ConfigMaps are those of a cluster
+    without Services.
+    """
+    from msgspec.structs import replace
+
+    from steersman.cli.kube_options import cluster_config
+    from steersman.cli.toolset.files import overrides_in, services_in
+    from steersman.kube.api.selectors import Selector
+    from steersman.operators.toolset.reconcile.current import CurrentState
+    from steersman.operators.toolset.reconcile.desired import desired_state
+    from steersman.operators.toolset.reconcile.plan import changed_keys
+
+    settings = settings_from(config, namespaces=None)
+    settings = replace(settings, health=replace(settings.health, enabled=False))
+    documents, chosen = [(Path(where), manifest) for where, manifest in manifests], Selector.parse(selector)
+    home = namespace or (cluster_config(kubeconfig, context).namespace if live else "default")
+    applied = {
+        service.ref: service for service in services_in(documents, home) if chosen.matches(service.metadata.labels)
+    }
+    overrides = {} if selector else overrides_in(documents, settings)
+    if not applied and not overrides:
+        return []
+    before = CurrentState()
+    if live:
+        cluster = {"kubeconfig": kubeconfig, "context": context, "namespace": None}
+        _, before = asyncio.run(inspect_cluster(settings, cluster, probe=False))
+    services = {service.ref: service for service in before.services} | applied
+    after = replace(before, services=tuple(services.values()), foreign={**before.foreign, **overrides})
+    return changed_keys(desired_state(before, settings), desired_state(after, settings), settings)
+
+
+def draw_plan(to: Console, rows: Sequence[KeyChange]) -> None:
+    """One key per row."""
+    to.print(f"{len(rows)} key{'' if len(rows) == 1 else 's'} of the toolset would change")
+    columns = ("configmap", "namespace", "key", "action", "for")
+    print_table(to, columns, [(row.configmap, row.namespace, row.key, row.action, row.why) for row in rows])
 
 
 # -- the cluster -------------------------------------------------------------------------------------------------------
