@@ -154,8 +154,8 @@ def draw_plan(console: Console, lines: Sequence[PlanLine], *, complete: bool) ->
     none = "no changes" if complete else "no changes among what could be read (see above)"
     console.print(", ".join(f"{number} to {action}" for action, number in sorted(counts.items())) or none)
     if lines:
-        rows = [(line.resource, line.namespace, line.object, line.action, line.why) for line in lines]
-        print_table(console, ["for", "namespace", "object", "action", "why"], rows)
+        rows = [(line.object, line.namespace, line.action, line.resource, line.why) for line in lines]
+        print_table(console, ["object", "namespace", "action", "for", "why"], rows)
 
 
 @command.command("why")

@@ -84,14 +84,18 @@ def command(
         from steersman.cli.dns.commands import draw_plan as draw_zones
         from steersman.cli.toolset.commands import draw_plan as draw_keys
 
-        if made.changes or made.unaffected or made.problems or not (objects or rows or keys):
+        shown = [
+            (draw_objects, objects, {"complete": not found.problems}),
+            (draw_zones, rows, {}),
+            (draw_keys, keys, {}),
+        ]
+        asked = made.changes or made.unaffected or made.problems or not (objects or rows or keys)
+        if asked:
             draw(to, made, live=live)
-        if objects:
-            draw_objects(to, objects, complete=not found.problems)
-        if rows:
-            draw_zones(to, rows)
-        if keys:
-            draw_keys(to, keys)
+        for number, (drawn, part, options) in enumerate(row for row in shown if row[1]):
+            if asked or number:
+                to.print()
+            drawn(to, part, **options)
 
     parts = (("hourglass", objects), ("dns", rows), ("toolset", keys))
     further = {name: part for name, part in parts if part}
