@@ -69,15 +69,17 @@ def load_settings(path: Path | None) -> RunSettings:
         document = YamlDocument.read(path)
     except FileNotFoundError:
         raise ConfigError("no such file", where=str(path)) from None
-    if not isinstance(document.value or {}, dict):
-        raise document.error("must be a mapping of settings", [])
+    if not isinstance(document.value, dict | None):
+        raise document.error("must be a mapping of settings (try operators: [reload])", [])
     own = {field.encode_name for field in msgspec.structs.fields(RunSettings)} - {"sections"}
     for key in document.value or {}:
         if key not in own and key not in OPERATORS:
             raise document.error(f"is not a setting{did_you_mean(key, {*own, *OPERATORS})}", [key])
+    # a file of comments only, or a section whose settings are all commented out, has the defaults
+    document.value = {key: part for key, part in (document.value or {}).items() if part is not None}
     sections = Sections()
     for name in OPERATORS:
-        if name not in (document.value or {}):
+        if name not in document.value:
             continue
         operator = load_operator(name)
         if operator.config is None:

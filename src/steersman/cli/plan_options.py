@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from steersman.cli.kube_options import config_option, kube_options
+from steersman.cli.kube_options import config_option, kube_options, selector_option
 from steersman.cli.output import output_option
 from steersman.cli.reload.inspection import settings_options
 
@@ -28,17 +28,19 @@ class PlanOptions(NamedTuple):
     context: str | None
     namespace: str | None
     output: str
+    selector: str
     dialects: tuple[str, ...] = ()
 
 
 def plan_options(*, live: str = LIVE, dialects: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add -f, --live, --config, --dialect, those of kubectl and -o; the command gets its context and PlanOptions."""
+    """Add -f, --live, -l, --config, --dialect, those of kubectl and -o; the command gets its context and PlanOptions."""
 
     def added(function: Callable[[click.Context, PlanOptions], None]) -> Callable[..., None]:
         @click.option(
             "-f", "--filename", "names", multiple=True, required=True, metavar="DIR|FILE|-", help="Manifests."
         )
         @click.option("--live", is_flag=True, help=live)
+        @selector_option
         @(settings_options if dialects else config_option)
         @kube_options
         @output_option("name")

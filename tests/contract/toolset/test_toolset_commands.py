@@ -76,6 +76,30 @@ def test_explain_says_why_and_why_not(manifests, capsys):
     assert run(capsys, "explain", "nobody", "-f", manifests)[0] == 1
 
 
+def test_the_top_level_plan_says_which_keys_of_the_toolset_would_change(manifests, capsys):
+    assert _run(["plan", "-f", str(manifests), "-o", "json"]) == 3
+    rows = json.loads(capsys.readouterr().out)["toolset"]
+    assert [(row["configmap"], row["key"], row["action"]) for row in rows] == [
+        (NAME, "custom_toolset.yaml", "update"),
+        (NAME, "prometheus-toolset.yaml", "create"),
+    ]
+    assert {row["why"] for row in rows} == {"service monitoring/prometheus"}
+    assert _run(["plan", "-f", str(manifests), "-l", "app!=prometheus"]) == 0
+    assert "toolset" not in capsys.readouterr().out
+
+
+def test_a_service_that_cannot_be_read_is_reported_and_the_rest_of_the_plan_is_shown(capsys, tmp_path):
+    broken = service("prometheus", labels={"app": "prometheus"}, ports=[9090])
+    broken["spec"]["ports"] = "9090"
+    path = tmp_path / "broken.yaml"
+    path.write_text(yaml.safe_dump(broken))
+    assert _run(["plan", "-f", str(path)]) == 1
+    said = capsys.readouterr()
+    assert "unknown whether the toolset would change" in said.err
+    assert f"{path}:1: Service: " in said.err
+    assert "nothing would restart" in said.out
+
+
 def test_validate_tells_good_from_bad(tmp_path, capsys):
     path = tmp_path / "overrides.yaml"
     for text, expected in (("grafana: {enabled: false}", 0), ("grafana: {url: 'http://g'}", 0), ("x: {a: 1}", 3)):
@@ -124,6 +148,16 @@ async def test_discover_diff_explain_and_restore_on_a_server(cluster, client, na
     assert await asyncio.to_thread(_run, ["why", "service/prometheus", *options]) == 0
     assert capsys.readouterr().out.startswith(f"{namespace}/prometheus: ")
     assert (await command("diff"))[0] == 3
+    grafana, moved = tmp_path / "grafana.yaml", tmp_path / "moved.yaml"
+    grafana.write_text(yaml.safe_dump(service("grafana", namespace=namespace, labels={"app": "grafana"}, ports=[3000])))
+    moved.write_text(yaml.safe_dump(service("prometheus", namespace=namespace, labels={"app": "web"}, ports=[80])))
+    for file, key, action in (
+        (grafana, "grafana-toolset.yaml", "create"),
+        (moved, "prometheus-toolset.yaml", "delete"),
+    ):
+        assert await asyncio.to_thread(_run, ["plan", "--live", "-f", str(file), "-o", "json", *options]) == 3
+        rows = json.loads(capsys.readouterr().out)["toolset"]
+        assert (key, action) in {(row["key"], row["action"]) for row in rows}
     section = ToolsetSection(namespace=namespace, namespaces=[namespace], health_check=HealthConfig(enabled=False))
     async with running_toolset(client, section):
 

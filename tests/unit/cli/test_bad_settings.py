@@ -53,3 +53,20 @@ def test_a_setting_that_can_match_nothing_is_refused_with_its_field_and_the_way_
 )
 def test_a_setting_that_the_documentation_names_is_taken(tmp_path, text):
     assert checked(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing is set\n", "---\n", "reload:\n# quietPeriod: 5s\n", "listen:\ndns:\n"])
+def test_a_file_or_section_without_settings_has_the_defaults(tmp_path, text):
+    file = tmp_path / "steersman.yaml"
+    file.write_text(text)
+    found, default = load_settings(file), load_settings(None)
+    assert (found.listen, found.operators) == (default.listen, default.operators)
+    assert found.sections["reload"] == default.sections["reload"]
+
+
+@pytest.mark.parametrize("text", ["- reload", "reload", "[]", "0"])
+def test_a_file_that_is_not_a_mapping_is_refused_with_an_example(tmp_path, text):
+    file = tmp_path / "steersman.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="must be a mapping of settings"):
+        load_settings(file)

@@ -131,6 +131,7 @@ def test_plan_asks_every_operator_whose_kinds_are_in_the_manifests(capsys, tmp_p
         ("performer/gpu", ("hourglass", "performer/gpu")),
         ("executors/x", ("hourglass", "executor/x")),
         ("www.example.org", ("dns", "www.example.org")),
+        ("svc/prometheus", ("toolset", "prometheus")),
         ("deploy/web", ("reload", "deploy/web")),
         ("dnszones/org", ("object", "dnszones/org")),
     ],
@@ -140,8 +141,10 @@ def test_why_asks_the_operator_that_an_object_belongs_to(target, asked, monkeypa
     from steersman.cli.hourglass import commands as hourglass
     from steersman.cli.operate import why
     from steersman.cli.reload import why as reload
+    from steersman.cli.toolset import commands as toolset
 
     heard = []
+    monkeypatch.setattr(toolset.explain, "callback", lambda service, **_: heard.append(("toolset", service)))
     monkeypatch.setattr(dns.why, "callback", lambda name, **_: heard.append(("dns", name)))
     monkeypatch.setattr(hourglass.why, "callback", lambda target, **_: heard.append(("hourglass", target)))
     monkeypatch.setattr(reload.command, "callback", lambda workload, **_: heard.append(("reload", workload)))

@@ -9,7 +9,7 @@ import click
 
 from steersman.cli.dns.sidecar import sidecar
 from steersman.cli.exit_codes import exit_code
-from steersman.cli.kube_options import check_namespaces, kube_options
+from steersman.cli.kube_options import check_namespaces, kube_options, selector_option
 from steersman.cli.output import output_option
 from steersman.cli.suggestions import SuggestingGroup
 
@@ -113,6 +113,7 @@ async def _transfer(zone: bytes, host: str, port: int, key: Any) -> Any:
     help="Manifests to apply on top of the cluster's objects, without writing them.",
 )
 @click.option("--zone", "zones", multiple=True, help="Only this zone; may be repeated.")
+@selector_option
 @kube_options
 @output_option("name")
 @click.pass_context
@@ -120,6 +121,7 @@ def plan(
     ctx: click.Context,
     names: tuple[str, ...],
     zones: tuple[str, ...],
+    selector: str,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
@@ -144,7 +146,7 @@ def plan(
         click.echo(f"error: {where}: {problem}", err=True)
     manifests = [manifest for _, manifest in found.objects] if found is not None else []
 
-    seen, rows, problems = differences_of(zones, manifests, kubeconfig, context, namespace)
+    seen, rows, problems = differences_of(zones, manifests, kubeconfig, context, namespace, selector)
     for problem in problems:
         click.echo(f"error: {problem}", err=True)
     is_complete = not (problems or (found is not None and found.problems))
@@ -167,6 +169,7 @@ def differences_of(
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
+    selector: str = "",
 ) -> tuple[list[Any], list[Any], list[str]]:
     """The zones, the RRsets that would change on their servers, and what is wrong with the manifests."""
     import asyncio
@@ -174,7 +177,7 @@ def differences_of(
     seen: list[Any] = []
 
     async def ask(inspection: ZoneInspection) -> Any:
-        seen.extend(inspection.zones(zones))
+        seen.extend(inspection.zones(zones, selector))
         return [row for zone in seen for row in await inspection.differences(zone)]
 
     rows, problems = asyncio.run(_inspect(kubeconfig, context, namespace, manifests, ask))
@@ -194,12 +197,14 @@ def draw_plan(console: Console, rows: Sequence[Any]) -> None:
 
 @command.command("check")
 @click.argument("zones", nargs=-1, metavar="[ZONE]...")
+@selector_option
 @kube_options
 @output_option("name")
 @click.pass_context
 def check(
     ctx: click.Context,
     zones: tuple[str, ...],
+    selector: str,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
@@ -223,7 +228,7 @@ def check(
     seen: list[Any] = []
 
     async def ask(inspection: ZoneInspection) -> Any:
-        seen.extend(inspection.zones(zones))
+        seen.extend(inspection.zones(zones, selector))
         return [row for zone in seen for row in await inspection.findings(zone)]
 
     rows, _ = asyncio.run(_inspect(kubeconfig, context, namespace, [], ask))

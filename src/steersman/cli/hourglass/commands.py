@@ -52,14 +52,14 @@ def plan(ctx: click.Context, options: PlanOptions) -> None:
         lines,
         options.output,
         lambda console: draw_plan(console, lines, complete=not found.problems),
-        names=lambda: [line.object for line in lines],
+        names=lambda: names_of(lines),
     )
     wrong = bool(found.problems) or any(line.action == "invalid" for line in lines)
     ctx.exit(exit_code(found=any(line.action != "keep" for line in lines), error=bool(wrong)))
 
 
 def plan_of(manifests: list[dict[str, Any]], options: PlanOptions) -> list[PlanLine]:
-    """The objects that these manifests would become, compared with the cluster when it is asked."""
+    """The objects that manifests with these labels would become, compared with the cluster when it is asked."""
     import asyncio
 
     from steersman.cli.config import load_settings
@@ -69,7 +69,12 @@ def plan_of(manifests: list[dict[str, Any]], options: PlanOptions) -> list[PlanL
     home, known = options.namespace or "default", None
     if options.live:
         home, known = asyncio.run(_live(options, manifests))
-    return list(plan_manifests(manifests, settings, namespace=home, live=known))
+    return plan_manifests(manifests, settings, namespace=home, live=known, selector=options.selector)
+
+
+def names_of(lines: Sequence[PlanLine]) -> list[str]:
+    """The objects that would change, for -o name."""
+    return [f"{kind.lower()}/{name}" for kind, _, name in (line.object.partition("/") for line in lines)]
 
 
 async def _live(
@@ -124,8 +129,8 @@ def draw_plan(console: Console, lines: Sequence[PlanLine], *, complete: bool) ->
     none = "no changes" if complete else "no changes among what could be read (see above)"
     console.print(", ".join(f"{number} to {action}" for action, number in sorted(counts.items())) or none)
     if lines:
-        rows = [(line.resource, line.namespace, line.object, line.action, line.why) for line in lines]
-        print_table(console, ["for", "namespace", "object", "action", "why"], rows)
+        rows = [(line.object, line.namespace, line.action, line.resource, line.why) for line in lines]
+        print_table(console, ["object", "namespace", "action", "for", "why"], rows)
 
 
 @command.command("why")

@@ -41,7 +41,7 @@ def command(ctx: click.Context, options: PlanOptions) -> None:
 
 
 def forecast_of(found: Manifests, options: PlanOptions) -> Forecast:
-    """What would restart if these manifests were applied."""
+    """What would restart if these manifests were applied, of the workloads with these labels."""
     import asyncio
     import time
 
@@ -49,9 +49,9 @@ def forecast_of(found: Manifests, options: PlanOptions) -> Forecast:
 
     settings, namespace = reload_options(options.config, options.dialects), options.namespace
     if not options.live:
-        return _offline(settings, found, namespace or "default", time.time())
+        return _offline(settings, found, namespace or "default", options.selector, time.time())
     connecting = connected(options.kubeconfig, options.context)
-    return asyncio.run(_live(connecting, settings, found, namespace, time.time()))
+    return asyncio.run(_live(connecting, settings, found, namespace, options.selector, time.time()))
 
 
 def names_of(made: Forecast) -> list[str]:
@@ -59,7 +59,7 @@ def names_of(made: Forecast) -> list[str]:
     return [str(planned.workload) for planned in made.changes]
 
 
-def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
+def _offline(options: Any, found: Any, namespace: str, selector: str, now: float) -> Forecast:
     from steersman.cli.reload.inspection import note_dialects_off
     from steersman.operators.reload.api.policy import ClusterReloadPolicy, ReloadPolicy
     from steersman.operators.reload.inspect.forecast import forecast, with_problems
@@ -71,10 +71,12 @@ def _offline(options: Any, found: Any, namespace: str, now: float) -> Forecast:
     after = OfflineInspection(options, served=[*(rule.kind for rule in BUILT_IN), *ours])
     applied, problems = _add_all(after, found, namespace)
     note_dialects_off(after)
-    return with_problems(forecast(after, now, applied=applied), problems)
+    return with_problems(forecast(after, now, applied=applied, selector=selector), problems)
 
 
-async def _live(connecting: Any, options: Any, found: Any, namespace: str | None, now: float) -> Forecast:
+async def _live(
+    connecting: Any, options: Any, found: Any, namespace: str | None, selector: str, now: float
+) -> Forecast:
     from steersman.cli.reload.inspection import inspect_cluster, note_dialects_off, users_elsewhere
     from steersman.operators.reload.inspect.forecast import ManifestProblem, forecast, with_problems, with_unseen
 
@@ -87,7 +89,7 @@ async def _live(connecting: Any, options: Any, found: Any, namespace: str | None
     applied, problems = _add_all(after, found, home, over=before)
     note_dialects_off(after)
     problems += [ManifestProblem("cluster", text) for text in before.unread]
-    made = with_problems(forecast(after, now, before=before, applied=applied), problems)
+    made = with_problems(forecast(after, now, before=before, applied=applied, selector=selector), problems)
     return with_unseen(made, [*unseen, *before.unseen])
 
 

@@ -15,14 +15,18 @@ from steersman.cli.suggestions import SuggestingGroup
 from steersman.cli.toolset.files import merge, render, settings_from, validate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
+    from steersman.cli.plan_options import PlanOptions
     from steersman.kube.client.client import Client
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.operators.toolset.api.crd import ServiceSummary
     from steersman.operators.toolset.discovery.matching import Candidate
     from steersman.operators.toolset.reconcile.current import CurrentState
     from steersman.operators.toolset.reconcile.desired import DesiredState
+    from steersman.operators.toolset.reconcile.plan import KeyChange
 
 MANAGER = "steersman-toolset"
 _PROBE = click.option("--probe/--no-probe", default=False, help="Probe the services; they must be reachable from here.")
@@ -187,6 +191,52 @@ def restore(config: Path | None, **cluster: Any) -> None:
     settings = settings_from(config, namespaces=None)
     restored = asyncio.run(_restore(settings, cluster))
     click.echo(f"restored {', '.join(restored)}" if restored else "nothing to restore")
+
+
+# -- the top-level plan ------------------------------------------------------------------------------------------------
+
+
+def plan_of(manifests: Sequence[tuple[str, dict[str, Any]]], options: PlanOptions) -> list[KeyChange]:
+    """The keys of the toolset ConfigMaps that would change if these manifests were applied.
+
+    Only Services with the labels of -l are applied. Without the cluster, the ConfigMaps are those of a cluster
+    without Services.
+    """
+    from msgspec.structs import replace
+
+    from steersman.cli.kube_options import cluster_config
+    from steersman.cli.toolset.files import overrides_in, services_in
+    from steersman.kube.api.selectors import Selector
+    from steersman.operators.toolset.reconcile.current import CurrentState
+    from steersman.operators.toolset.reconcile.desired import desired_state
+    from steersman.operators.toolset.reconcile.plan import changed_keys
+
+    settings = settings_from(options.config, namespaces=None)
+    settings = replace(settings, health=replace(settings.health, enabled=False))
+    documents, chosen = [(Path(where), manifest) for where, manifest in manifests], Selector.parse(options.selector)
+    home = options.namespace
+    if home is None:
+        home = cluster_config(options.kubeconfig, options.context).namespace if options.live else "default"
+    applied = {
+        service.ref: service for service in services_in(documents, home) if chosen.matches(service.metadata.labels)
+    }
+    overrides = {} if options.selector else overrides_in(documents, settings)
+    if not applied and not overrides:
+        return []
+    before = CurrentState()
+    if options.live:
+        cluster = {"kubeconfig": options.kubeconfig, "context": options.context, "namespace": None}
+        _, before = asyncio.run(inspect_cluster(settings, cluster, probe=False))
+    services = {service.ref: service for service in before.services} | applied
+    after = replace(before, services=tuple(services.values()), foreign={**before.foreign, **overrides})
+    return changed_keys(desired_state(before, settings), desired_state(after, settings), settings)
+
+
+def draw_plan(to: Console, rows: Sequence[KeyChange]) -> None:
+    """One key per row."""
+    to.print(f"{len(rows)} key{'' if len(rows) == 1 else 's'} of the toolset would change")
+    columns = ("configmap", "namespace", "key", "action", "for")
+    print_table(to, columns, [(row.configmap, row.namespace, row.key, row.action, row.why) for row in rows])
 
 
 # -- the cluster -------------------------------------------------------------------------------------------------------

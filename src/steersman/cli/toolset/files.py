@@ -66,8 +66,8 @@ def _text_of(path: Path) -> str:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
-def services_in(documents: Iterable[tuple[Path, dict[str, Any]]]) -> list[ServiceSummary]:
-    """The Services in manifests, each once."""
+def services_in(documents: Iterable[tuple[Path, dict[str, Any]]], namespace: str = "default") -> list[ServiceSummary]:
+    """The Services in manifests, each once; `namespace` is for those that name none."""
     import msgspec
 
     from steersman.errors import ConfigError
@@ -83,12 +83,12 @@ def services_in(documents: Iterable[tuple[Path, dict[str, Any]]]) -> list[Servic
             raise ConfigError(f"Service: {error}", where=str(path)) from None
         if not service.metadata.name:
             raise ConfigError("a Service needs a name", where=str(path), field="metadata.name")
-        service.metadata.namespace = service.metadata.namespace or "default"
+        service.metadata.namespace = service.metadata.namespace or namespace
         found[service.ref] = summarize_service(service)
     return list(found.values())
 
 
-def _overrides_in(documents: Iterable[tuple[Path, dict[str, Any]]], settings: TargetSettings) -> dict[str, str]:
+def overrides_in(documents: Iterable[tuple[Path, dict[str, Any]]], settings: TargetSettings) -> dict[str, str]:
     """The overrides of the target ConfigMap, when it is among the manifests."""
     from steersman.operators.toolset.api.config import OVERRIDES_KEY
 
@@ -133,7 +133,7 @@ def render(files: tuple[Path, ...], config: Path | None, output: str) -> None:
     settings = settings_from(config, namespaces=None)
     settings = replace(settings, health=replace(settings.health, enabled=False))
     documents = read_documents(files)
-    current = CurrentState(services=tuple(services_in(documents)), foreign=_overrides_in(documents, settings))
+    current = CurrentState(services=tuple(services_in(documents)), foreign=overrides_in(documents, settings))
     desired = desired_state(current, settings)
     for problem in desired.problems:
         click.echo(f"warning: {problem.message}", err=True)

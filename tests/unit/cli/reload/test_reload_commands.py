@@ -44,6 +44,15 @@ spec:
     spec:
       containers: [{name: main, envFrom: [{configMapRef: {name: app}}]}]
 """
+OTHER = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: other, namespace: shop, labels: {tier: test}, annotations: {steersman.dev/reload: auto}}
+spec:
+  template:
+    spec:
+      containers: [{name: main, envFrom: [{configMapRef: {name: app}}]}]
+"""
 QUIET = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {mode: a}\n"
 
 
@@ -69,6 +78,16 @@ spec:
     spec:
       containers: [{name: main, envFrom: [{configMapRef: {name: app}}]}]
 """
+
+
+@pytest.mark.parametrize("command", ["plan", "reload plan", "graph"])
+def test_labels_choose_the_workloads_of_an_answer(tmp_path, capsys, command):
+    web = OTHER.replace("other", "web").replace("tier: test", "tier: web")
+    source = QUIET.replace("name: app", "name: app, namespace: shop")
+    (tmp_path / "app.yaml").write_text(f"{source}---\n{OTHER}---\n{web}")
+    for selector, names in (("tier=test", ["deployment/other"]), ("tier!=test", ["deployment/web"]), ("tier=x", [])):
+        _run([*command.split(), "-f", str(tmp_path), "-l", selector, "-o", "name"])
+        assert capsys.readouterr().out.split() == names
 
 
 @pytest.mark.parametrize("command", ["plan", "reload plan", "graph"])

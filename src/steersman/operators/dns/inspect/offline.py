@@ -15,6 +15,7 @@ from steersman.cache.static import StaticCache
 from steersman.clock import SYSTEM_CLOCK
 from steersman.errors import ConfigError, DriverError, PlanError
 from steersman.kube.api.gvk import NamespacedName
+from steersman.kube.api.selectors import Selector
 from steersman.kube.api.types.core import Secret
 from steersman.kube.api.types.pods import Pod
 from steersman.kube.config.yaml_document import did_you_mean
@@ -151,15 +152,20 @@ class ZoneInspection:
         """Close all connections."""
         self._drivers.close()
 
-    def zones(self, names: Iterable[str] = ()) -> list[DNSZone]:
-        """All zones, or those of these names; ConfigError for an unknown name."""
+    def zones(self, names: Iterable[str] = (), selector: str = "") -> list[DNSZone]:
+        """All zones, or those of these names and labels; ConfigError for an unknown name."""
         wanted = {name.lower().removesuffix(".") for name in names}
         rows = self._cache[DNSZone].list(namespace=self._namespace)
         known = {zone.spec.zone_name.lower().removesuffix(".") for zone in rows}
         for name in sorted(wanted - known):
             where = f" in namespace {self._namespace}" if self._namespace else ""
             raise ConfigError(f'no DNSZone is called "{name}"{where}{did_you_mean(name, known)}')
-        return [zone for zone in rows if not wanted or zone.spec.zone_name.lower().removesuffix(".") in wanted]
+        chosen = Selector.parse(selector)
+        return [
+            zone
+            for zone in rows
+            if chosen.matches(zone.labels) and (not wanted or zone.spec.zone_name.lower().removesuffix(".") in wanted)
+        ]
 
     def desired_state(self, zone: DNSZone) -> tuple[ZoneState, list[Server]]:
         """The desired state of a zone, and its servers; PlanError when it cannot be determined."""

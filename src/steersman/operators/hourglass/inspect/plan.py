@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steersman.kube.api.selectors import Selector
 from steersman.operators.hourglass.api.types import (
     GROUP,
     KEYS_HASH,
@@ -49,8 +50,12 @@ def plan_manifests(
     *,
     namespace: str = "default",
     live: Mapping[Key, Any] | None = None,
+    selector: str = "",
 ) -> list[PlanLine]:
-    """The plan for manifests of both kinds; other kinds are ignored. `live` is what the cluster has, if it was read."""
+    """The plan for manifests of both kinds with the labels of `selector`; other kinds are ignored.
+
+    `live` is what the cluster has, if it was read.
+    """
     ours = [
         _placed(manifest, namespace)
         for manifest in manifests
@@ -65,7 +70,10 @@ def plan_manifests(
         if kind == "HourglassExecutor":
             executors.setdefault((ref[0], ref[1]), found)
     lines: list[PlanLine] = []
+    chosen = Selector.parse(selector)
     for manifest in ours:
+        if not chosen.matches(manifest["metadata"].get("labels")):
+            continue
         if manifest["kind"] == "HourglassExecutor":
             key = (manifest["metadata"]["namespace"], manifest["metadata"]["name"])
             lines += _executor(executors[key], options, live)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from steersman.kube.api.selectors import Selector
 from steersman.kube.api.times import format_time
 from steersman.operators.reload.api.annotations import APPLIED
 from steersman.operators.reload.api.config import SourceKind, SourceRef
@@ -82,9 +83,14 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 def forecast(
-    after: OfflineInspection, now: float, *, before: OfflineInspection | None = None, applied: Collection[Any] = ()
+    after: OfflineInspection,
+    now: float,
+    *,
+    before: OfflineInspection | None = None,
+    applied: Collection[Any] = (),
+    selector: str = "",
 ) -> Forecast:
-    """What would happen with the objects of `after`.
+    """What would happen with the objects of `after`, for workloads with the labels of `selector`.
 
     `before` is the cluster as it is; `applied` are the objects that would be written (the sources among them count as
     changed when there is no `before`).
@@ -94,8 +100,10 @@ def forecast(
     for rule, workload in after.workloads():  # register all first, since some wait for others
         remembered[rule, workload.ref] = _running(rule, workload, after, before, written, now)
         after.register(after.evaluate(rule, workload, now, observed=remembered[rule, workload.ref]), now)
-    changes, unaffected = [], []
+    changes, unaffected, chosen = [], [], Selector.parse(selector)
     for rule, workload in after.workloads():
+        if not chosen.matches(workload.metadata.labels):
+            continue
         evaluation = after.evaluate(rule, workload, now, observed=remembered[rule, workload.ref])
         name = WorkloadName(rule.kind.kind, workload.namespace, workload.name)
         if evaluation.plan.changes:

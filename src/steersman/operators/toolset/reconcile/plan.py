@@ -30,11 +30,13 @@ from steersman.operators.toolset.reconcile.current import (
 )
 from steersman.operators.toolset.render.layout import content_hash, part_name
 from steersman.operators.toolset.render.yaml import load
+from steersman.text import some_of
 
 if TYPE_CHECKING:
     from steersman.operators.toolset.api.config import TargetSettings
     from steersman.operators.toolset.reconcile.current import CurrentState
     from steersman.operators.toolset.reconcile.desired import DesiredState
+    from steersman.operators.toolset.render.layout import Layout
 
 NOTIFIED_HASH: Final = "notified-hash"  # annotation: the content that the consumer was notified of
 PART_LABEL: Final = "steersman.dev/part"
@@ -150,6 +152,48 @@ def plan_target(
     base = plan(_base(settings, desired, current, conflicts), current.base, existed=current.existed)
     surplus = [_removal(part, settings) for number, part in current.parts.items() if number not in layout.parts]
     return TargetPlan(steps=(*parts, base, *surplus), backup=_plan_backup(desired, current, settings))
+
+
+class KeyChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One key of a ConfigMap that holds another text once manifests are applied."""
+
+    configmap: str
+    namespace: str
+    key: str
+    action: str  # create, update, delete
+    why: str  # the Services that cause it
+
+
+def changed_keys(before: DesiredState, after: DesiredState, settings: TargetSettings) -> list[KeyChange]:
+    """The keys of the ConfigMaps that differ between two desired states."""
+    old, new = _texts(before.layout, settings.name), _texts(after.layout, settings.name)
+    was, becomes = _rendered(before), _rendered(after)
+    services = sorted({str(ref) for ref, _ in was ^ becomes})
+    return [
+        KeyChange(
+            configmap=name,
+            namespace=settings.namespace,
+            key=key,
+            action=Operation.CREATE if place not in old else Operation.DELETE if place not in new else Operation.UPDATE,
+            why=f"service {some_of(services)}" if services else OVERRIDES_KEY,
+        )
+        for place in sorted(old.keys() | new.keys())
+        for name, key in [place]
+        if old.get(place) != new.get(place)
+    ]
+
+
+def _texts(layout: Layout, name: str) -> dict[tuple[str, str], str]:
+    """Every key of every ConfigMap, with its text."""
+    parts = {part_name(name, number): data for number, data in layout.parts.items()}
+    return {(title, key): text for title, data in {name: layout.base, **parts}.items() for key, text in data.items()}
+
+
+def _rendered(state: DesiredState) -> set[tuple[NamespacedName, str]]:
+    """The Services that the ConfigMaps mention, and as what."""
+    return {
+        (found.candidate.ref, f"{found.candidate.type} {found.candidate.url}") for found in state.discovery.included
+    }
 
 
 def plan_object(

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from steersman.errors import ConfigError
+from steersman.operators.dns.api.zone import DNSZone
 from steersman.operators.dns.inspect.offline import ZoneInspection, lagging, lay_over
 
 WITHOUT_KEY = """
@@ -65,6 +66,19 @@ async def test_a_zone_that_nobody_knows_is_an_error_and_not_one_that_is_well():
         assert [zone.name for zone in survey.zones(["Example.ORG."])] == ["example-org"]
         with pytest.raises(ConfigError, match=r'no DNSZone is called "exmple.org" \(did you mean "example.org"'):
             survey.zones(["exmple.org", "example.org"])
+    finally:
+        survey.close()
+
+
+async def test_zones_are_chosen_by_their_labels():
+    objects = {}
+    lay_over(objects, yaml.safe_load_all(WITHOUT_KEY), "dns")
+    for zone in objects[DNSZone]:
+        zone.metadata.labels = {"tier": "public"}
+    survey = ZoneInspection(objects)
+    try:
+        assert [zone.name for zone in survey.zones(selector="tier in (public)")] == ["example-org"]
+        assert survey.zones(["example.org"], "tier!=public") == []
     finally:
         survey.close()
 

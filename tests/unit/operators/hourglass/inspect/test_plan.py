@@ -25,7 +25,7 @@ def test_a_plan_names_every_object_and_no_key(tmp_path, capsys):
         performer_manifest("p", "ns", executorRef="e", replicas=2, networkPolicy="ExecutorOnly"),
     )
     assert _run(["hourglass", "plan", "-f", path, "-o", "name"]) == 3
-    assert "ConfigMap/e-config" in capsys.readouterr().out.splitlines()
+    assert "configmap/e-config" in capsys.readouterr().out.splitlines()
     assert _run(["hourglass", "plan", "-f", path]) == 3
     said = capsys.readouterr().out
     for name in (
@@ -38,6 +38,16 @@ def test_a_plan_names_every_object_and_no_key(tmp_path, capsys):
         assert name in said
     assert "on a node with pool=avs" in said
     assert "key-material" not in said
+
+
+def test_a_plan_of_some_labels_leaves_the_others_out_and_still_knows_their_executor(tmp_path, capsys):
+    chosen = performer_manifest("p", "ns", executorRef="e")
+    chosen["metadata"]["labels"] = {"tier": "gpu"}
+    path = write(tmp_path, executor_manifest("e", "ns"), chosen, performer_manifest("q", "ns", executorRef="e"))
+    assert _run(["hourglass", "plan", "-f", path, "-l", "tier=gpu", "-o", "name"]) == 3
+    names = capsys.readouterr().out.split()
+    assert names
+    assert all("performer-p" in name for name in names)
 
 
 def test_a_plan_of_something_invalid_names_the_field_and_fails(tmp_path, capsys):
