@@ -33,7 +33,7 @@ class PlanOptions(NamedTuple):
 
 
 def plan_options(*, live: str = LIVE, dialects: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add -f, --live, -l, --config, --dialect, those of kubectl and -o; the command gets its context and PlanOptions."""
+    """Add -f, --live, -l, --config, --dialect, those of kubectl, and -o; a command gets its context and PlanOptions."""
 
     def added(function: Callable[[click.Context, PlanOptions], None]) -> Callable[..., None]:
         @click.option(

@@ -18,7 +18,7 @@ from steersman.cli.exit_codes import exit_code
 from steersman.cli.plan_options import PlanOptions, plan_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 @click.command()
@@ -61,7 +61,7 @@ def command(ctx: click.Context, options: PlanOptions) -> None:
         from steersman.cli.dns.commands import draw_plan as draw_zones
         from steersman.cli.toolset.commands import draw_plan as draw_keys
 
-        shown = [
+        shown: list[tuple[Callable[..., None], list[Any], dict[str, Any]]] = [
             (draw_objects, objects, {"complete": not found.problems}),
             (draw_zones, rows, {}),
             (draw_keys, keys, {}),
