@@ -2,7 +2,7 @@
 
 There are never more threads than the controller's concurrency. A thread cannot be stopped from outside, so a run that
 is cancelled or timed out, however often, keeps its key until the thread ends: no key runs twice at once, and no lease
-is given back under it. What can be stopped is what it asked of its context: a request in flight is cancelled at once,
+is released under it. What can be stopped is what it asked of its context: a request in flight is cancelled at once,
 because a cancelled reconcile may no longer act, and the method it waits for, like every further one, raises. Threads do
 not keep the process alive.
 """
