@@ -56,7 +56,7 @@ class CopyingSnapshot(Generic[T]):
 
     @property
     def resource_version(self) -> str:
-        """The revision of the store when the snapshot was taken."""
+        """The resourceVersion of the store when the snapshot was taken."""
         return self._shared.resource_version
 
     def get(self, ref: NamespacedName) -> T | None:
@@ -80,7 +80,7 @@ class CopyingSnapshot(Generic[T]):
         self._shared.record_write(copy_of(obj))
 
     def record_delete(self, ref: NamespacedName, uid: str) -> None:
-        """Hide what the server said is gone, here and in later snapshots."""
+        """Hide an object that the server deleted, here and in later snapshots."""
         self._shared.record_delete(ref, uid)
 
     def close(self) -> None:

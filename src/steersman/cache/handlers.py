@@ -33,15 +33,15 @@ class Subscribers(Generic[T]):
         self._members: tuple[_Member[T], ...] = ()  # replaced when a handler is added or removed
 
     def add(self, handler: EventHandler[T], known: Iterable[T]) -> HandlerRegistration:
-        """Tell `handler` of every change from now on, and of what is known already as initial creations."""
+        """Call `handler` for every change from now on, and for all known objects as initial creations."""
         member = _Member(self, handler)
         self._members = (*self._members, member)
         for obj in known:
-            self._tell((member,), None, obj, initial=True)
+            self._call((member,), None, obj, initial=True)
         return member
 
     def deliver(self, replaced: Sequence[T | None], objects: Sequence[T | None]) -> None:
-        """Tell all present handlers what each of `objects` replaced, in order, one handler after the other."""
+        """Call all present handlers with each of `objects` and what it replaced, in order, handler by handler."""
         for member in self._members:
             handler = member.handler
             for old, new in zip(replaced, objects, strict=True):
@@ -60,13 +60,13 @@ class Subscribers(Generic[T]):
         members, rest = self._members, iter(changes)
         try:
             while batch := list(islice(rest, BATCH)):
-                self._tell_all(members, batch, initial)
+                self._call_all(members, batch, initial)
                 await asyncio.sleep(0)
         finally:
-            self._tell_all(members, rest, initial)
+            self._call_all(members, rest, initial)
 
     def forget(self, member: _Member[T]) -> None:
-        """Tell `member` nothing more."""
+        """Call `member` no more."""
         if member.active:
             member.active = False
             self._members = tuple(known for known in self._members if known is not member)
@@ -79,11 +79,11 @@ class Subscribers(Generic[T]):
         """Return once `has_synced()`."""
         await self._synced.wait()
 
-    def _tell_all(self, members: tuple[_Member[T], ...], changes: Iterable[Delta[T]], initial: bool) -> None:
+    def _call_all(self, members: tuple[_Member[T], ...], changes: Iterable[Delta[T]], initial: bool) -> None:
         for change in changes:
-            self._tell(members, change.old, change.new, initial=initial and change.old is None)
+            self._call(members, change.old, change.new, initial=initial and change.old is None)
 
-    def _tell(self, members: tuple[_Member[T], ...], old: T | None, new: T | None, *, initial: bool) -> None:
+    def _call(self, members: tuple[_Member[T], ...], old: T | None, new: T | None, *, initial: bool) -> None:
         for member in members:
             if not member.active:
                 continue

@@ -1,4 +1,4 @@
-"""Who an object is: name, uid and revision of structs and plain dicts alike.
+"""Who an object is: name, uid and resourceVersion of structs and plain dicts alike.
 
 A cache holds either `Resource` structs or the plain dicts that a `Kind` decodes to; these functions are the only place
 that knows the difference.
@@ -47,8 +47,8 @@ def labels_of(obj: Any) -> Mapping[str, str]:
 def is_newer(revision: str, than: str) -> bool:
     """Whether `revision` is later than `than`.
 
-    Revisions of one resource type count up on every server since 1.35; a server that hands out something else gets
-    the cautious answer, which is that anything different is newer.
+    Both are resourceVersions. Those of one resource type count up on every server since 1.35; for a server that hands
+    out something else, anything different is newer, to be cautious.
     """
     if revision.isdecimal() and than.isdecimal():
         return int(revision) > int(than)

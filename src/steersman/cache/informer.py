@@ -83,7 +83,7 @@ class SharedInformer(Generic[T]):
         by_name: ByName = "never",
         optional: bool = False,
     ) -> None:
-        """`taken` are names of others, which this one must not have: a name labels metrics."""
+        """`taken` are names of other informers, which this one must not have: a name labels metrics."""
         self.target = target
         self.kind: Kind = target if isinstance(target, Kind) else cast("Any", target).KIND
         self.name = _unique(_describe(self.kind, namespaces, label_selector, field_selector, by_name), target, taken)
@@ -253,10 +253,10 @@ class SharedInformer(Generic[T]):
         if self._by_name != "never":
             self._named.set_interest(user, refs)
 
-    def on_name_resolved(self, tell: Callable[[NamespacedName], None]) -> None:
-        """Call `tell` whenever a name that is followed by itself becomes known, or turns out not to be readable."""
-        if tell not in self._named.on_name_resolved:
-            self._named.on_name_resolved.append(tell)
+    def on_name_resolved(self, callback: Callable[[NamespacedName], None]) -> None:
+        """Call `callback` whenever a name that is followed by itself becomes known, or turns out not to be readable."""
+        if callback not in self._named.on_name_resolved:
+            self._named.on_name_resolved.append(callback)
 
     def is_synced_for(self, ref: NamespacedName) -> bool:
         """Whether the store says truly if this object exists."""
@@ -302,7 +302,7 @@ class SharedInformer(Generic[T]):
             self._store.record_write(kept)
 
     def record_delete(self, ref: NamespacedName, uid: str) -> None:
-        """Hide what the server said is gone until the watch agrees."""
+        """Hide an object that the server deleted until the watch agrees."""
         self._store.record_delete(ref, uid)
 
     # -- what the reflectors deliver --------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class SharedInformer(Generic[T]):
         self._bad.pop(ref, None)
 
     def _forget_all_but(self, known: Collection[NamespacedName], scope: str | None) -> None:
-        """A complete list names the objects that cannot be read; others of that scope are gone."""
+        """A complete list names the objects that cannot be read; all others of that scope were deleted."""
         for ref in [ref for ref in self._bad if ref not in known and scope in {None, ref.namespace}]:
             del self._bad[ref]
 
@@ -360,7 +360,7 @@ class _Scope(Generic[T]):
         self._store = store
         self._subscribers = subscribers
         self._namespace = namespace
-        self._forget = forget  # a left-out object is gone
+        self._forget = forget  # a left-out object was deleted
         self._forget_all_but = forget_all_but
         self._filled = False
         self._complete = ""  # the resourceVersion of the last complete list…
@@ -404,7 +404,7 @@ class _Scope(Generic[T]):
 
 
 class SingleScope(_Scope[T]):
-    """The same for the reflector of one name; what it hears says nothing about other names.
+    """The same for the reflector of one name; what it receives says nothing about other names.
 
     Where the collection can be read again, both deliver for a moment: what comes late then is dropped.
     """
@@ -526,6 +526,6 @@ def _describe(
 
 
 def _unique(name: str, target: Any, taken: Collection[str]) -> str:
-    """The name, followed by what tells this source from others for the same objects: its class, or at last a number."""
+    """The name, followed by what distinguishes sources of the same objects: the class, or else a number."""
     candidates = (f"{name} as {getattr(target, '__name__', 'dict')}{f' {n}' if n > 1 else ''}" for n in count(1))
     return name if name not in taken else next(candidate for candidate in candidates if candidate not in taken)

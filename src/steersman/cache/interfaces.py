@@ -49,7 +49,7 @@ class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # e.g. "deployments.apps in shop where app=web"
     synced: bool  # the first complete list has been stored and handled
     objects: int = 0
-    resource_version: str = ""  # the revision the store has reached
+    resource_version: str = ""  # the resourceVersion the store has reached
     last_event_seconds: float | None = None  # age of the last event or bookmark; None before the first
     refused: bool = False  # rights are missing, to list as well as to watch, or the server does not know who asks
     unseen: frozenset[str] = frozenset()  # namespaces that have never been listed; of a watch per namespace only
@@ -97,7 +97,7 @@ class Snapshot(Protocol[T]):
 
     @property
     def resource_version(self) -> str:
-        """The revision of the store when the snapshot was taken."""
+        """The resourceVersion of the store when the snapshot was taken."""
 
     def get(self, ref: NamespacedName) -> T | None:
         """The object of that name, or None."""
@@ -115,7 +115,7 @@ class Snapshot(Protocol[T]):
         """Show `obj`, the server's response to a write, in this snapshot and in later ones until the watch has it."""
 
     def record_delete(self, ref: NamespacedName, uid: str) -> None:
-        """Hide the object with that uid, which the server said is gone, here and later until the watch agrees."""
+        """Hide the object with that uid, which the server deleted, here and later until the watch agrees."""
 
     def close(self) -> None:
         """Release what keeps the snapshot still; reading afterwards is an error."""

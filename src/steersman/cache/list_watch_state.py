@@ -6,14 +6,14 @@
            │ initial events done           │ complete                                           │
            └─────────────► WatchStep(rev) ◄┘◄── end of stream, 429, 5xx, cut, stale: same rev ──┴─ WatchStep(rev)
 
-The revision ladder, which decides how fresh and how costly a list is: "" at first (the most recent, as the stream
-has it too), then the last revision seen (at least as fresh as what we showed already: never back in time), and "" again
+The resourceVersion of a list decides how fresh and how costly it is: "" at first (the most recent, as the stream
+has it too), then the last one seen (at least as fresh as what we showed already: never back in time), and "" again
 when the server says that it cannot serve the last one. A list that fails that way is repeated at once with "". Never
 "0", anything the server has at hand: a process that starts compares what it lists with what its predecessor left on
-objects, and on a server that lags behind a state from before the predecessor's work looks like a change.
+objects, and on a server that lags behind a state from before the predecessor's work appears as a change.
 
 How much is asked for at once: pages at "", which the server may read from storage, and everything in one answer at a
-revision, which it has at hand. Two facts change that. Pages that expire before the last one came are answered
+resourceVersion, which it has at hand. Two facts change that. Pages that expire before the last one came are answered
 by one list of everything. A list that is larger than an answer may be comes in pages from then on, from storage, and in
 smaller ones if a page is too large as well; it wins over the former, because it is certain and the other bad luck.
 
@@ -81,11 +81,11 @@ BACKOFF_FORGET = 120.0  # seconds without a failure after which the next one cou
 SHORT_WATCH = 1.0  # a watch that ends sooner than this without an event is a failing server, not an idle one
 LONG_STREAM = 60.0  # a stream that was incomplete for so long would not have become complete
 SILENCE = (ConnectionFailed, RequestTimeout)  # no answer
-PATIENCE = 5  # failed watches in a row after which the revision itself is doubted, and everything listed again
+PATIENCE = 5  # failed watches in a row after which the resourceVersion itself is doubted, and everything listed again
 
 
 class StaleWatch(KubeError):  # noqa: N818  # named like its siblings in kube.errors
-    """The connection of a watch is silent although the server should have said something."""
+    """The connection of a watch is silent although the server should have sent something."""
 
     default_reason = "StaleWatch"
     default_retryable = True
@@ -102,12 +102,12 @@ class ListStep(msgspec.Struct, frozen=True):
     """List everything."""
 
     revision: str
-    limit: int = PAGE  # 0: one response, because paged reads of a given revision bypass the server's watch cache
+    limit: int = PAGE  # 0: one response, because paged reads of a given resourceVersion bypass the server's watch cache
     after: float = 0.0
 
 
 class WatchStep(msgspec.Struct, frozen=True):
-    """Watch from a revision that the store has."""
+    """Watch from a resourceVersion that the store has."""
 
     revision: str
     after: float = 0.0
@@ -274,7 +274,7 @@ def _list_after_expiry(
 
 
 def _revision_refused(error: Exception) -> bool:
-    """Whether the server cannot serve the revision asked for: too old, or from a future it has not seen."""
+    """Whether the server cannot serve the resourceVersion asked for: too old, or from a future it has not seen."""
     if isinstance(error, ResourceExpired):
         return True
     return isinstance(error, KubeError) and any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)

@@ -1,8 +1,8 @@
 """The cache mutation detector: finds code that changes an object which belongs to a cache.
 
 Predicates, mappings, index functions and controllers with `shared_objects` see the cache's own objects, which nothing
-may change. With the environment variable STEERSMAN_CACHE_MUTATION_DETECTOR=true every store remembers what its objects
-looked like when they came, and compares when they are replaced and whenever `check` is called. The pytest plugin sets
+may change. With the environment variable STEERSMAN_CACHE_MUTATION_DETECTOR=true every store remembers its objects
+as they were when they came, and compares when they are replaced and whenever `check` is called. The pytest plugin sets
 it and checks after every test; client-go has the same as KUBE_CACHE_MUTATION_DETECTOR. It costs an encoding per object
 and keeps that text, so it is off in production.
 
@@ -51,7 +51,7 @@ def check() -> None:
 
 
 class MutationDetector:
-    """What the objects of one store looked like when they came."""
+    """The objects of one store as they were when they came."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, bytes]] = {}  # by identity; the object is held, so that no other gets its id

@@ -1,10 +1,10 @@
 """The reflector: keeps a sink equal to one list on an API server, for ever.
 
-It performs the steps that `steersman.cache.list_watch_state` decides on, and tells its sink what it learns:
+It performs the steps that `steersman.cache.list_watch_state` decides on, and calls its sink with the results:
 
-    replace(objects, revision)   the complete state; what is missing from it is gone
-    upsert(objects), remove(obj) what changed, in the order of its revisions
-    reached(revision)            so far for now
+    replace(objects, revision)   the complete state; what is missing from it was deleted
+    upsert(objects), remove(obj) what changed, in the order of resourceVersions
+    reached(revision)            delivered up to here
     progress(revision)           nothing happened up to here
 
 A reflector never gives up and never raises for what a server does: a refusal, an absence or a silence shows in
@@ -86,7 +86,7 @@ class Sink(Protocol[T_contra]):
         """These are now like this, one after the other; one object may come several times."""
 
     def remove(self, obj: T_contra) -> None:
-        """One object is gone; this was its last state."""
+        """One object was deleted; this was its last state."""
 
     def reached(self, revision: str) -> None:
         """What was delivered last was at this resourceVersion."""
@@ -323,7 +323,7 @@ class Reflector(Generic[T]):
         return None
 
     def _follow(self, events: Iterator[Any], watching: _Watching[T], deadline: Deadline) -> None:
-        """Tell the sink what happened."""
+        """Pass events on to the sink."""
         sink, last = self._sink, None
         for changed, event in _runs(events):
             if changed:
@@ -355,7 +355,7 @@ class Reflector(Generic[T]):
         self.status.error = None
 
     def _recovered(self) -> None:
-        """A watch brings something, or stays open: it works, also where nothing happens that it could tell."""
+        """A watch delivers an event, or stays open: it works, also where nothing happens."""
         self._works()
         if self._said:
             self._said = ""
@@ -406,7 +406,7 @@ def _runs(events: Iterator[Any]) -> Iterator[tuple[list[Any], Any]]:
 
 
 def _expect_bookmarks(deadline: Deadline) -> None:
-    """The other side has shown that it speaks up regularly: be less patient from now on."""
+    """The server sends bookmarks regularly: be less patient from now on."""
     patience = BOOKMARK_SECONDS * MISSED_BOOKMARKS + GRACE
     if deadline.seconds is None or patience < deadline.seconds:
         deadline.restart(patience)

@@ -7,7 +7,8 @@ is overlay over base:
     visible(ref) = overlay[ref] if ref in overlay else base[ref]
 
 Invariants:
-- an overlay entry is newer than base, and goes when base reaches its revision: no change of another client is hidden;
+- an overlay entry is newer than base, and goes when base reaches its resourceVersion: no change of another client is
+  hidden;
 - indexes describe exactly what is visible;
 - a snapshot shows what was visible when it was taken, plus the writes recorded through it. It costs nothing to take:
   the store saves the old state of a key into the open snapshots when that key changes.
@@ -48,7 +49,7 @@ class Delta(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class _Tombstone(msgspec.Struct, frozen=True, gc=False):
-    """Stands in the overlay for an object that the server said is gone."""
+    """Stands in the overlay for an object that the server deleted."""
 
     uid: str
     until: float
@@ -64,11 +65,10 @@ class ObjectStore(Generic[T]):
         self._indexes: dict[str, Index[T]] = {}
         self._snapshots: list[StoreSnapshot[T]] = []
         self._size = 0
-        self._reached: dict[str | None, str] = {}  # namespace, or None for all of them -> the revision base has reached
-
-        self._followed: dict[
-            NamespacedName, str
-        ] = {}  # a name with a watch of its own -> the revision that has reached
+        # The resourceVersion that base has reached, by namespace (None: all of them)…
+        self._reached: dict[str | None, str] = {}
+        # …and, of names with a watch of their own, the one that this watch has reached.
+        self._followed: dict[NamespacedName, str] = {}
         self._detector = detector()
 
     # -- what the watch delivers ---------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class ObjectStore(Generic[T]):
         In one loop, with no call per object: of all that a change costs, this is the part that grows with the cluster.
         """
         replaced: list[T | None] = []
-        watched = bool(self._overlay or self._indexes or self._snapshots or self._detector)  # by others than handlers
+        watched = bool(self._overlay or self._indexes or self._snapshots or self._detector)  # not by handlers alone
         base, where = self._base, None
         space: dict[str, T] = {}
         for obj in objects:
@@ -114,7 +114,7 @@ class ObjectStore(Generic[T]):
         return replaced
 
     def remove(self, obj: T) -> Delta[T] | None:
-        """The watch says that `obj` is gone. None when it was not known."""
+        """The watch says that `obj` was deleted. None when it was not known."""
         ref = ref_of(obj)
         before = self._visible(ref)
         space = self._base.get(ref.namespace, {})
@@ -137,7 +137,7 @@ class ObjectStore(Generic[T]):
         namespace: str | None = None,
         keep: Collection[NamespacedName] = (),
     ) -> list[Delta[T]]:
-        """A complete list: what is neither in it nor in `keep` is gone. With `namespace`, complete for that one only.
+        """A complete list: what is neither in it nor in `keep` was deleted. With `namespace`, complete for it only.
 
         Returns the changes, deletions first; an object with the same uid and resourceVersion is not one.
         """
@@ -190,7 +190,7 @@ class ObjectStore(Generic[T]):
             self._shown(ref, entry)
 
     def let_go(self, ref: NamespacedName) -> None:
-        """A name is no longer watched: nothing is known of its object."""
+        """The watch of a name ended: nothing is known of its object."""
         self._followed.pop(ref, None)
         self.replace_one(ref, None)
 
@@ -235,14 +235,14 @@ class ObjectStore(Generic[T]):
         if held is not None and not isinstance(held, _Tombstone) and not is_newer(revision_of(obj), revision_of(held)):
             return
         if base is None and self._is_stale(ref, revision_of(obj)):
-            return  # the watch is already past this write, and the object is gone again
+            return  # the watch is already past this write, and the object was deleted again
         before = self._visible(ref)
         self._overlay[ref] = obj
         self._shown(ref, before)
         self._moved(None if isinstance(held, _Tombstone) else held, obj)
 
     def record_delete(self, ref: NamespacedName, uid: str) -> None:
-        """Hide the object with that uid until the watch agrees that it is gone."""
+        """Hide the object with that uid until the watch agrees that it was deleted."""
         visible = self._visible(ref)
         if visible is None or (uid and uid_of(visible) != uid):
             return
@@ -253,7 +253,7 @@ class ObjectStore(Generic[T]):
 
     @property
     def revision(self) -> str:
-        """The revision base has reached; with a watch per namespace, the one furthest behind."""
+        """The resourceVersion base has reached; with a watch per namespace, the one furthest behind."""
         if len(self._reached) == 1:  # as it nearly always is, and it is asked for with every snapshot
             return next(iter(self._reached.values()))
         return min(self._reached.values(), key=lambda r: int(r) if r.isdecimal() else 0, default="")
@@ -324,7 +324,7 @@ class ObjectStore(Generic[T]):
         return self._base_get(ref)
 
     def _is_stale(self, ref: NamespacedName, revision: str) -> bool:
-        """Whether a watch that would have delivered this revision of the object has gone on from there."""
+        """Whether a watch that would have delivered this resourceVersion of the object has gone on from there."""
         watches = (self._reached.get(None) or self._reached.get(ref.namespace) or "", self._followed.get(ref, ""))
         return any(reached.isdecimal() and not is_newer(revision, reached) for reached in watches)
 
@@ -420,7 +420,7 @@ class StoreSnapshot(Generic[T]):
         self._saved[ref_of(obj)] = obj
 
     def record_delete(self, ref: NamespacedName, uid: str) -> None:
-        """Hide what the server said is gone, here and in later snapshots."""
+        """Hide an object that the server deleted, here and in later snapshots."""
         self._check_open()
         shown = self.get(ref)
         self._store.record_delete(ref, uid)

@@ -4,7 +4,7 @@ A structural schema has no references and says the type of every node, so recurs
 refused with the path that leads round in a circle. Rules of translation:
 
 - a field without a default is required; `T | None` with a default may simply be left out, and is `nullable` only when
-  None must be said explicitly (no default);
+  None must be written explicitly (no default);
 - scalar defaults become `default`, and a nested struct with defaults becomes `default: {}`, so that defaults inside
   it apply; empty lists and maps do not, because a server that writes them would make every object differ from its
   manifest;
@@ -92,7 +92,7 @@ def _annotated(info: mi.Metadata, node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _identified(item: mi.Type) -> dict[str, Any]:
-    """How the items of a list are told apart, where their class says it."""
+    """How the items of a list are identified, where their class says it."""
     keys = getattr(getattr(_bare(item), "cls", None), "LIST_KEYS", ())
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)} if keys else {}
 

@@ -1,4 +1,4 @@
-"""The wire: what an API server speaks, as values and as a client. Knows no policy.
+"""The wire: the Kubernetes API as values and as a client. Knows no policy.
 
     client/      Client: verbs, lists and watches, discovery, subresources; `codec` turns bytes into typed objects
        │

@@ -1,6 +1,6 @@
 """One cluster, as controllers see it: a client to write with, caches to read from, and snapshots that hold still.
 
-Most programs know one cluster, whose name is empty. A controller that looks after several names the others.
+Most programs know one cluster, whose name is empty. A controller of several clusters names the others.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class WatchedResource(msgspec.Struct, frozen=True):
         return cls(watch.target, watch.selection, informer)
 
     def holds(self, obj: Any) -> bool:
-        """Whether an object belongs here, as far as can be told without asking the server."""
+        """Whether an object belongs here, as far as is known without a request."""
         selection = self.selection
         if selection.field_selector is not None:
             return False
@@ -175,29 +175,29 @@ class ClusterSnapshot:
         return None if resource is None else self._of(resource.target).latest(ref)
 
     async def beyond(self, revision: str, target: type[Resource] | Kind, ref: NamespacedName) -> Any | None:
-        """Wait until the object is known at another revision than that; None when it is deleted or not watched."""
+        """Wait for another resourceVersion of the object than `revision`; None when it is deleted or not watched."""
         resource = self.watched(target)
         if resource is None:
             return None
         snapshot, moved = self._of(resource.target), asyncio.Event()
 
-        def tell(_ref: NamespacedName) -> None:
+        def changed(_ref: NamespacedName) -> None:
             moved.set()
 
-        snapshot.listeners.append(tell)
+        snapshot.listeners.append(changed)
         try:
             while (known := snapshot.latest(ref)) is not None and revision_of(known) == revision:
                 moved.clear()
                 await moved.wait()
         finally:
-            snapshot.listeners.remove(tell)
+            snapshot.listeners.remove(changed)
         return known
 
     def record_write(self, target: type[Resource] | Kind, obj: Any) -> Any:
         """Show a written object from now on; returns it as the cache will know it, while `obj` stays as it is."""
         resource = self.watched(target)
         if resource is None or not isinstance(obj, dict if isinstance(resource.target, Kind) else resource.target):
-            return obj  # another projection: the watch will bring ours
+            return obj  # another projection: the watch will deliver ours
         kept = resource.informer.kept(obj)
         if kept is None:
             return obj
@@ -206,7 +206,7 @@ class ClusterSnapshot:
         return kept
 
     def record_delete(self, target: type[Resource] | Kind, ref: NamespacedName, uid: str) -> None:
-        """Hide an object that is gone from now on."""
+        """Hide a deleted object from now on."""
         resource = self.watched(target)
         if resource is not None:
             self._of(resource.target).record_delete(ref, uid)

@@ -129,7 +129,7 @@ def lease_rules(name: str) -> list[PolicyRule]:
 
 
 def shard_rules() -> list[PolicyRule]:
-    """For sharding: members find each other by their Leases, and remove those of members that are gone."""
+    """For sharding: members find each other by their Leases, and remove those of members that have ended."""
     return [rule("leases.coordination.k8s.io", "get", "list", "create", "patch", "delete")]
 
 

@@ -1,4 +1,4 @@
-"""What a custom kind tells its CustomResourceDefinition besides its fields. Pure data."""
+"""What a CustomResourceDefinition has besides the fields of its kind. Pure data."""
 
 from __future__ import annotations
 

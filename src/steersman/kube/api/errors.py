@@ -11,7 +11,7 @@
     │   └── AlreadyExists 409    create of a name that is taken
     ├── ResourceExpired   410    the resourceVersion or continue token is too old: list again
     ├── TooLarge          413    the request body is larger than the server takes
-    ├── UnsupportedMediaType 415 (and 406) the server does not speak this encoding or patch type
+    ├── UnsupportedMediaType 415 (and 406) the server does not accept this encoding or patch type
     ├── Invalid           422    .causes: which fields, and why
     ├── TooManyRequests   429    retryable after .retry_after
     ├── ServerError       5xx    the server failed
@@ -86,7 +86,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class KubeError(SteersmanError):
-    """The API server said no, or said nothing."""
+    """The API server rejected a request, or did not answer."""
 
     default_reason: ClassVar[str] = "Unknown"
     default_retryable: ClassVar[bool] = False

@@ -1,8 +1,8 @@
 """Field presence: which fields of a struct its author set, though they have the values they have by default.
 
 msgspec leaves a field out of JSON when its value is the default. To a server-side apply that is another statement: a
-field that is sent is made so, and a field that is left out is left to others. So a struct remembers the fields that
-were *set to their default*, by its constructor or by an assignment, and `wire` writes those as well:
+field that is sent is made so, and a field that is left out is left to other managers. So a struct remembers the fields
+that were *set to their default*, by its constructor or by an assignment, and `wire` writes those as well:
 
     Spec(image="web", replicas=1)   sends image and replicas, whatever the default of replicas is
     Spec(image="web")               sends image only
@@ -12,7 +12,7 @@ is the default. The memory of it is one slot, which stays empty in everything th
 no more than that. It is not part of equality, `repr` or JSON.
 
 A part that was made by default, because the JSON did not have it or its author never mentioned it, is marked in the
-same slot: `is_absent` tells it from an empty one.
+same slot: `is_absent` distinguishes it from an empty one.
 
 msgspec's own functions (`msgspec.structs.replace`, `msgspec.convert`) do not know of it: what they make has only set
 what differs from its default. `replace` and `mark_present` here do.

@@ -180,7 +180,7 @@ def _is_simple(whole: str, fraction: str, exponent: int, notation: Notation) -> 
 
 
 def _keeps_spelling(digits: str, exponent: int, notation: Notation) -> bool:
-    """Whether the server takes a simple number for canonical as it stands; it looks at the digits only."""
+    """Whether the server takes a simple number for canonical as it stands; it checks the digits only."""
     if notation is Notation.BINARY:
         return int(digits) % 8 != 0
     return exponent % 3 == 0 and not digits.endswith("000") and not digits.startswith("0")

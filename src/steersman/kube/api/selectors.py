@@ -1,6 +1,6 @@
 """Selectors: which objects of a kind are meant.
 
-A `Selector` speaks about labels (`app=web,tier in (a,b),!old`), a `FieldSelector` about the fields that a server
+A `Selector` selects by labels (`app=web,tier in (a,b),!old`), a `FieldSelector` by the fields that a server
 indexes (`metadata.name=web,status.phase!=Running`). Both are immutable values: equal when they print the same way,
 usable as keys, and safe to share. Parsing, printing, matching and complaints are those of the API server, so what
 matches here is what a server would have sent. Fields have a simpler grammar, and a module of their own.

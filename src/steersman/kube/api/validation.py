@@ -1,4 +1,4 @@
-"""What names, label keys and label values may look like, and how an API server says that one does not.
+"""Which names, label keys and label values are valid, and how an API server reports one that is not.
 
 Each function returns the complaints about one value, in the server's words; an empty list means that it is fine.
 Lengths are counted in bytes, as the server does.

@@ -124,7 +124,7 @@ class Client(Reader):
         field_manager: str | None = None,
         field_validation: str | None = None,
     ) -> ObjectT:
-        """Put `obj` in the place of what the server has; Conflict when its resourceVersion is no longer the newest.
+        """Replace the object; Conflict when the resourceVersion of `obj` is not the newest.
 
         A struct holds only the fields it names and this erases all others; `update_with_retry` changes an object.
         """
@@ -272,7 +272,7 @@ class Client(Reader):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> PartialObjectMetadata | None:
-        """Delete an object. Returns its metadata if it stays for now (finalizers, grace period), None if it is gone.
+        """Delete an object. Returns its metadata if it stays for now (finalizers, grace period), None if it is deleted.
 
         `uid` and `resource_version` are preconditions: Conflict when the object is another one or has changed.
         `propagation` is Foreground, Background or Orphan.

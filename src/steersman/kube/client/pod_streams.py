@@ -12,7 +12,7 @@ Commands and ports go over WebSockets. A message is one byte for its channel and
     exec (v5.channel.k8s.io)           0 stdin   1 stdout   2 stderr   3 status   4 resize   255 close of a channel
     port-forward (v4.channel.k8s.io)   0 data    1 error; the first message of each is the number of the port
 
-Invariant: a command ends in an exit code or in a KubeError, never in silence that looks like success: a connection that
+Invariant: a command ends in an exit code or in a KubeError, never in silence that passes for success: a connection that
 closes without a status is an error. `admit` is asked before every message that is sent, so a process that may no longer
 act cannot go on typing into a shell that it opened in time.
 """
@@ -179,7 +179,7 @@ class ExecStream:
         await self._send(_CLOSE, bytes([STDIN]))
 
     async def resize(self, width: int, height: int) -> None:
-        """Tell the terminal of the command its size, in characters."""
+        """Set the size of the command's terminal, in characters."""
         await self._send(_RESIZE, msgspec.json.encode({"Width": width, "Height": height}))
 
     def __aiter__(self) -> Self:
@@ -366,7 +366,7 @@ class PodConnection:
             ended, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for way in ended:
                 way.result()
-            if ways[0] in ended:  # the local side has said all: the answer may still come
+            if ways[0] in ended:  # the local side has sent all: the answer may still come
                 await ways[1]
         finally:
             for way in ways:

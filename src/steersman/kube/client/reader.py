@@ -144,7 +144,7 @@ class Reader:
     async def pages(
         self, target: Target, *, into: type[Any] | None = None, **options: Unpack[ListArguments]
     ) -> AsyncIterator[ListPage[Any]]:
-        """The pages of a list, one at a time; raises Gone when the server has forgotten the revision on the way."""
+        """The pages of a list, one at a time; raises Gone when the resourceVersion is compacted meanwhile."""
         codec = codec_for(target, into)
         path, params = _list_request(codec.kind, **options)
         while True:
@@ -154,7 +154,7 @@ class Reader:
             if not page.continue_token:
                 return
             params["continue"] = page.continue_token
-            params.pop("resourceVersion", None)  # the token holds the revision
+            params.pop("resourceVersion", None)  # the token holds the resourceVersion
             params.pop("resourceVersionMatch", None)
 
     @overload

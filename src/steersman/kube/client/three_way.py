@@ -6,7 +6,7 @@ with itself before the change, and only the difference is made on the whole obje
     whole ──decode──► before ──change──► after        carry(whole, before, after) == whole + (after - before)
 
 Invariant: what the struct does not name stays as it was, inside the elements of lists too; what did not change in the
-struct is not touched in the object, so a default the struct has and the server has not is never written.
+struct does not change in the object, so a default the struct has and the server has not is never written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 __all__ = ["explicit", "rebase_change"]
 
-# What tells the elements of Kubernetes' lists apart, the most specific first.
+# What identifies the elements of Kubernetes' lists, the most specific first.
 _KEYS: Final = ("uid", "name", "key", "type", "containerPort", "port", "mountPath", "devicePath", "ip", "topologyKey")
 _ABSENT: Final = object()
 
@@ -86,7 +86,7 @@ def _origins(before: list[Any], after: list[Any]) -> list[int | None]:
 
 
 def _identity(before: list[Any], after: list[Any]) -> str | None:
-    """The field that tells the elements of both lists apart, if there is one."""
+    """The field that identifies the elements of both lists, if there is one."""
     for key in _KEYS:
         for elements in (before, after):
             found = [element.get(key) for element in elements if isinstance(element, dict)]

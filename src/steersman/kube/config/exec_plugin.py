@@ -211,7 +211,7 @@ async def _read_bounded(process: asyncio.subprocess.Process) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process, *, group: bool) -> None:
-    """Make sure the plugin, and with `group` whatever it started, is gone."""
+    """Make sure the plugin, and with `group` every process it started, has ended."""
     with suppress(ProcessLookupError, PermissionError):
         if group:
             os.killpg(process.pid, signal.SIGKILL)

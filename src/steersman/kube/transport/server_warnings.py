@@ -1,6 +1,6 @@
 """Warnings of the API server: `Warning:` headers of answers that are otherwise fine.
 
-A deprecated API version, an unknown field that was dropped, what an admission policy wants to be said. Each text is
+A deprecated API version, an unknown field that was dropped, a warning of an admission policy. Each text is
 logged once for each kind of request (`POST configmaps`), because a controller repeats its requests. Code that wants
 them all collects them:
 

@@ -227,7 +227,7 @@ def receive_in_bulk(connection: Connection) -> None:
 
 
 class _BulkReceiver(asyncio.BufferedProtocol):
-    """Hands what one read of the socket brought to another protocol in one piece."""
+    """Hands the bytes of one read of the socket to another protocol in one piece."""
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
         self._buffer = memoryview(bytearray(BUFFER))  # takes no memory before something is written to it

@@ -39,7 +39,7 @@ class TLS:
         self._made_from: tuple[bytes | None, KeyPair | None] | None = None
         self._context: ssl.SSLContext | None = None
         if self._ca is not None:
-            self._build(self._ca.read(), None)  # a CA that cannot be used is said at once, not at the first request
+            self._build(self._ca.read(), None)  # a CA that cannot be used is reported at once, not at the first request
 
     def context(self, certificate: KeyPair | None) -> ssl.SSLContext | None:
         """The context for the next connection; None for plain HTTP.
@@ -106,7 +106,7 @@ def _no_password() -> str:
 
 @contextmanager
 def _private_file(content: bytes) -> Iterator[Path]:
-    """A file only we can read, gone afterwards; in memory where the system can, so that a key touches no disk."""
+    """A file only we can read, deleted afterwards; in memory where the system can, so that no key is on a disk."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem")
         try:

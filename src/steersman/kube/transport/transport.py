@@ -280,7 +280,7 @@ class Transport:
         timeout: float | None = None,
         admit: Callable[[], None] | None = None,
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a connection that speaks one of `protocols`. Not repeated, except once with fresh credentials.
+        """Open a connection with one of `protocols`. Not repeated, except once with fresh credentials.
 
         `query` may hold what must not be logged, such as a command: errors name the path only.
         """

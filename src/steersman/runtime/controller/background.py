@@ -6,7 +6,7 @@
 Invariants:
 - Each row runs at most once at a time for an object. A new run waits until the one that was cancelled has ended.
 - It runs only where reconciles do: not on a standby, not for a namespace of another process. A namespace is handed
-  over, and a lease given back, when what was cancelled has ended.
+  over, and a lease released, when what was cancelled has ended.
 - What it writes passes the guard, for the key of its object.
 - A daemon that fails starts again after a pause that grows; one that returns has done its work. A timer that fails runs
   again at its next turn.

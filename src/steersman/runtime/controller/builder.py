@@ -13,7 +13,7 @@ or, for a first one:
 
 A controller is a value: every method returns a new one, nothing runs, nothing is connected. `controller.runner`
 runs it. Its reconciler is a function from what the cluster is to what it should be, called with the object as one
-snapshot shows it; it cannot tell a creation from an update.
+snapshot shows it; it does not know whether the object was created or updated.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Controller(msgspec.Struct, frozen=True):
     finalizers: tuple[FinalizerRow, ...] = ()  # in the order of their cleanups
     missing_handler: Any = None  # Callable[[Context, key], …], run when the object no longer exists
     options: Options = Options()
-    channels: tuple[Any, ...] = ()  # Channel: keys that no watch brings
+    channels: tuple[Any, ...] = ()  # Channel: keys that do not come from a watch
     background: tuple[BackgroundRow, ...] = ()
     field_handlers: tuple[FieldHandler, ...] = ()
     needed: tuple[Any, ...] = ()  # PolicyRule: rights that cannot be read from the source
@@ -196,11 +196,11 @@ class Controller(msgspec.Struct, frozen=True):
         optional: bool = False,
         cluster: str = "",
     ) -> Controller:
-        """Also when one of these objects changes: `to(obj)` or `to(obj, cache)` gives the keys it touches.
+        """Also when one of these objects changes: `to(obj)` or `to(obj, cache)` returns the keys it affects.
 
         `after(key, old, new)`: how many seconds a key may wait with this change, so that many changes cost one
         reconcile; None: it is due at once. A key that is due sooner stays so.
-        `on_enqueue(obj, keys)`: called when the keys that an object touches, or touched before, are queued and none of
+        `on_enqueue(obj, keys)`: called when the keys that an object affects, or affected before, are queued and none of
         them runs yet. For memory of what changed, so that a reconcile need not read everything again.
         `observe`: called with every change (old, new) before the predicate, for what is recorded in memory.
         `by_name`: follow only the names that `set_interest` gives, "always" or where a whole collection is "refused".

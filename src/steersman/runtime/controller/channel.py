@@ -1,4 +1,4 @@
-"""Channels: keys that no watch brings, because the cause is in this process: another controller, a request, an answer.
+"""Channels: keys without a watch, because the cause is in this process: another controller, a request, an answer.
 
     changed = Channel()
     Controller(ARecord, reconcile_record).watches_channel(changed)
@@ -59,7 +59,7 @@ class Channel:
     ) -> None:
         try:
             loop.call_soon_threadsafe(partial(add, key, after=after))
-        except RuntimeError:  # the loop is closed, and its controllers are gone with it
+        except RuntimeError:  # the loop is closed, and its controllers have ended
             with self._lock:
                 self._queues = [queue for queue in self._queues if queue != (loop, add)]
 

@@ -2,7 +2,7 @@
 
     Controller(Zone, reconcile).when(generation | labels).watches(Server, to=zones_of, when=status("readyPods"))
 
-A predicate sees `old` (None when the object is new) and `new` (None when it is gone) and says whether the
+A predicate sees `old` (None when the object is new) and `new` (None when it was deleted) and says whether the
 change matters. A *changed* predicate is true for a creation, for a deletion, and for an object recreated under its old
 name: another uid means that everything changed, however equal it looks. `|`, `&` and `~` combine predicates; `~`
 inverts the whole answer, for creations and deletions too.
@@ -115,7 +115,7 @@ def _changed(name: str, aspect: Callable[[ObjectMeta], object]) -> Predicate:
 
 
 def _desired(meta: ObjectMeta) -> object:
-    """What changes when the desired state changes. Kinds without a generation say so only by their revision."""
+    """What changes when the desired state changes. For kinds without a generation, the resourceVersion."""
     return (meta.generation or meta.resource_version, meta.deletion_timestamp)
 
 

@@ -5,7 +5,7 @@
 
 - No key is reconciled before every source has delivered its first list: no decision is made on half a picture.
 - One key is never reconciled twice at once: the queue sees to it.
-- A key that another process may work on is left to it and not lost: `add_all` brings it back when it is ours again.
+- A key that another process may work on is left to it and not lost: `add_all` adds it again when it is ours.
 - A task that works ends only when the queue is closed or it is cancelled; anything else is a defect, which `run`
   raises. One that its own reconcile cancelled is replaced: nothing else cancels a single one.
 """
@@ -78,7 +78,7 @@ class ControllerRunner:
         self._tasks: dict[Any, asyncio.Task[Any]] = {}  # key -> the task that reconciles it
         self._interrupted: set[Any] = set()
         self._cancelled: dict[asyncio.Task[Any], Any] = {}  # a task that was cancelled -> the key it was reconciling
-        self._left: dict[Any, None] = {}  # keys of other processes that no cache would bring back
+        self._left: dict[Any, None] = {}  # keys of other processes that no cache would add again
         self._finished = asyncio.Event()  # set whenever a reconcile ends
         self._stuck = StuckKeyTracker(options.limits)
         self._worker = Worker(controller, self._clusters, self._resources, self.queue, self._stuck, clock=clock)
@@ -248,7 +248,7 @@ class ControllerRunner:
             self._worker.cancelled_itself(key)
 
     def _leave(self, key: Any) -> None:
-        """The key belongs to another process, or to none while it changes hands: keep it if no cache brings it back.
+        """The key belongs to another process, or to none during a handover: keep it if no cache would add it again.
 
         Objects that exist are reconciled anyway when they become ours. What remains are deleted objects, if the
         controller has an `on_missing`, and keys that are not objects.

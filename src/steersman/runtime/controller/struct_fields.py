@@ -42,7 +42,7 @@ def structs_in(struct: type[Any], field: str) -> tuple[type, ...]:
 
 
 def field_type(struct: type[Any], field: str) -> Any:
-    """The declared type of a field (by its name in Python); None when there is no such field."""
+    """The declared type of a field (by its name in Python); None when the field does not exist."""
     if struct not in _hints:
         _hints[struct] = get_type_hints(struct)
     return _hints[struct].get(field)

@@ -79,7 +79,7 @@ class StuckKeyTracker:
         self._running.pop(key, None)
 
     def wrote(self, key: Any, now: float, *, writes: int, before: int | str, after: int | str) -> None:
-        """It made so many writes; `before` and `after` tell the object's spec from any other."""
+        """It made so many writes; `before` and `after` are the versions of the object's spec."""
         known = self._streaks.get(key)
         if not writes:
             if known is not None:

@@ -8,7 +8,7 @@ in an observer, which sees every change first, also those that the predicate dro
 A mapping sees both states, because an owner that an object leaves must notice that. Keys are added
 with low priority for the first list and for resyncs, so that a restart does not delay real changes. A predicate that
 fails counts as a yes: a change is never lost to a question. A mapping that fails loses its change, so it is logged as
-an error, counted, and named in the source's health until it succeeds for that object or the object is gone.
+an error, counted, and named in the source's health until it succeeds for that object or the object is deleted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class WatchSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a controller's table: what is watched, which changes matter, and whose keys they touch."""
+    """One row of a controller's table: what is watched, which changes matter, and which keys they affect."""
 
     target: Any  # type[Resource] | Kind
     role: str  # "for", "owns", "watches" or "reads"
@@ -162,7 +162,7 @@ class InformerSource(Generic[K]):
         await (self.informer.wait_synced() if self._subscription is None else self._subscription.wait_synced())
 
     def known_keys(self) -> list[K]:
-        """The keys that everything it knows of touches; none when it is only read."""
+        """The keys that all known objects affect; none when the kind is only read."""
         if self.watch.to is None:
             return []
         with self.informer.snapshot() as snapshot:

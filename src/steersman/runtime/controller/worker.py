@@ -101,7 +101,7 @@ class Worker:
         self._plan_errors = PlanErrorReporter(controller.target) if controller.target is not None else None
         self._owned_kinds = controller.owned_kinds
         self._uses_threads = not controller.is_async
-        self._warned = float("-inf")  # when it last said that all threads are busy
+        self._warned = float("-inf")  # when it last logged that all threads are busy
 
     def reconcile(self, key: Any) -> Coroutine[Any, Any, None]:
         """Reconcile `key` and decide when it is next; raises only when it is cancelled."""

@@ -1,4 +1,4 @@
-"""Who calls a listener, by the word of the cluster, and how often a caller may ask.
+"""Who calls a listener, as a TokenReview says, and how often a caller may ask.
 
     token ──► known and fresh? ──────────────────────────────────────────────────► user
           └─► known to be wrong? ────────────────────────────────────────────────► None
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class AccessDenied(SteersmanError):  # noqa: N818  says what happened
-    """A request that is not answered: 401, 403, 429 or 503, and a text that tells the caller why."""
+    """A request that is not answered: 401, 403, 429 or 503, and a text that says why."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Requests to others than the API server: a receiver of notifications, an endpoint of a pod.
+"""Requests to servers other than the API server: a receiver of notifications, an endpoint of a pod.
 
     async with outbound_session() as session:
         sent = await send(session, url, effect="notification", target=host, json=body, attempts=5)

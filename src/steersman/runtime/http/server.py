@@ -200,7 +200,7 @@ class HttpServer:
         try:
             await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls)
         except (OSError, asyncio.CancelledError):
-            pass  # the caller left, does not speak TLS, or took too long: not a fault of ours
+            pass  # the caller left, does not use TLS, or took too long: not a fault of ours
         finally:
             connection.opening = None
             if connection.transport is None:
@@ -385,7 +385,7 @@ def _descriptors() -> int:
 
 
 def peer_of(request: web.BaseRequest) -> str:
-    """The address of the caller, or of the proxy before it; empty when the connection is gone."""
+    """The address of the caller, or of the proxy before it; empty when the connection is closed."""
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
     return str(peer[0]) if peer else ""
 

@@ -146,7 +146,7 @@ def _seconds(stamp: str | None) -> float:
     try:
         return parse_time(stamp).timestamp() if stamp else 0.0
     except FormatError:
-        return 0.0  # only people look at it
+        return 0.0  # only people read it
 
 
 def unique_identity(name: str | None = None) -> str:
@@ -220,7 +220,7 @@ class LeaderElector:
         raise LeadershipLost(action.reason)
 
     async def release(self) -> bool:
-        """Give the lease back, if it is ours, so that the next leader need not wait. Returns whether it was given back.
+        """Release the lease, if it is ours, so that the next leader need not wait. Returns whether it was released.
 
         Also right after an `acquire` that was cancelled: a write that was on its way may have arrived.
         """

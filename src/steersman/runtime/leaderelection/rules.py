@@ -234,7 +234,7 @@ def _lead(state: ElectionState, event: Event, now: float, wall: float) -> tuple[
 def _write(state: ElectionState, now: float, wall: float) -> tuple[ElectionState, Write]:
     known = state.record or LeaderElectionRecord(transitions=-1)
     ours = known.holder == state.identity
-    stamp = max(wall, known.renewed + 1e-5) if ours else wall  # a stopped clock must not look like a dead leader
+    stamp = max(wall, known.renewed + 1e-5) if ours else wall  # a stopped clock is not a dead leader
     record = LeaderElectionRecord(
         holder=state.identity,
         duration_seconds=state.timing.lease_seconds,

@@ -1,13 +1,13 @@
 """The manager: starts everything in order, watches over it, and stops it in order.
 
     start   listener ─► webhooks ─► caches and sources ─► tasks ─► election ─► workers
-    stop    tasks ─► workers ─► caches ─► webhooks ─► listener ─► lease given back
+    stop    tasks ─► workers ─► caches ─► webhooks ─► listener ─► lease released
 
 - Caches and queues fill before this process leads (warm standby), so a takeover begins at once.
 - A controller works as soon as *its own* sources are synced; one that waits for a missing kind delays no other.
 - Nothing dies unnoticed: a source that fails is started again, a worker that fails ends the process.
 - On the first signal what is being reconciled may end within `grace_seconds`; on the second it is cancelled.
-- The lease is given back after everything that acts has stopped. When it is *lost*, workers and tasks are cancelled
+- The lease is released after everything that acts has stopped. When it is *lost*, workers and tasks are cancelled
   first, without grace, and `run` raises: two must never act at once.
 """
 
@@ -97,7 +97,7 @@ class Manager:
         `grace_seconds`: how long running reconciles may take at the end; below zero: as long as they need.
         `sync_seconds`: fail when a source is not synced by then; None: keep waiting, and say so in log and readiness.
         `network_clock`: by which lists and watches wait for servers, where `clock` does not run by itself.
-        `certificates`: `listen` speaks TLS; probes are also answered without it on `probe_listen`.
+        `certificates`: `listen` serves TLS; probes are also answered without it on `probe_listen`.
         `metrics="token"`: to read /metrics, a caller needs a token (TokenReview) whose user may `get` this path
         (SubjectAccessReview).
         `profiling`: callers on this machine may take profiles at /debug/profile and /debug/heap.

@@ -64,7 +64,7 @@ async def _leave_behind(tasks: set[Any]) -> None:
         for task in stuck:
             log.error("task did not end when cancelled; exiting without it", task=task.get_name())
             asyncio._unregister_task(task)  # noqa: SLF001  # documented, for those who make tasks: it is not waited for
-            task._log_destroy_pending = False  # noqa: SLF001  # as asyncio does with its own: it has been said
+            task._log_destroy_pending = False  # noqa: SLF001  # as asyncio does with its own: it has been reported
 
 
 def run(*controllers: Controller, config: Config | None = None, lease: str | None = None, **options: Any) -> None:

@@ -102,7 +102,7 @@ class Supervisor:
         self.fail(TaskFailed(f"{name}: {problem}"))
 
     async def _outcome(self, name: str, run: Callable[[], Awaitable[Any]]) -> str:
-        """Why the task is no longer running. One that was cancelled has stopped, whatever it raises."""
+        """Why the task ended. One that was cancelled has stopped, whatever it raises."""
         problem = "it ended, though it should never end"
         try:
             await run()

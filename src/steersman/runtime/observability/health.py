@@ -11,8 +11,8 @@
     /debug/heap         what fills the memory                 }
 
 A check answers None when all is well, else the reason. `?exclude=NAME` leaves checks out. One listener serves it all,
-and whatever routes others add (the JSON API, the page). With `certificates` it speaks TLS. A second listener, `probes`,
-answers the paths of `PROBES` alone, without TLS.
+and the routes that other parts add (the JSON API, the page). With `certificates` it serves TLS. A second listener,
+`probes`, answers the paths of `PROBES` alone, without TLS.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ log = Logger(__name__)
 
 
 class HealthServer:
-    """The listener. `listen` is ADDRESS:PORT; port 0 takes a free one, which `port` then tells."""
+    """The listener. `listen` is ADDRESS:PORT; port 0 takes a free one, which `port` then is."""
 
     def __init__(
         self,

@@ -115,7 +115,7 @@ def _collapsed(thread: str, frame: FrameType | None) -> str:
 
 
 def count_objects() -> dict[str, Any]:
-    """Objects by type. Those without references to others, such as text and numbers, are not counted."""
+    """Objects by type. Those without references to other objects, such as text and numbers, are not counted."""
     counts: Counter[type] = Counter()
     for known in gc.get_objects():  # a loop in Python, so that other threads run meanwhile
         counts[type(known)] += 1

@@ -3,7 +3,7 @@
 A server-side apply changes nothing when both hold: we would send exactly what we sent last, and nothing that an apply
 can set has changed since. The first is a digest of what was sent. The second is a *fingerprint* of the live object:
 
-- its uid and revision: any change at all makes us apply again, and the server finds out whether that changes anything;
+- its uid and resourceVersion: after any change at all we apply again, and the server finds out whether that matters;
 - for kinds whose generation is known to count every change outside metadata and status, its uid, generation and the
   metadata one can apply. Then the many status updates of, say, a rolling Deployment cost no requests.
 

@@ -3,7 +3,7 @@
     await ctx.apply(deployment_for(app))          server-side apply; no request when it is known to change nothing
     await ctx.status(app, ready=True)             only the fields that differ are patched
     await ctx.set_condition(app, "Ready", True, reason="AllReplicasReady")
-    await ctx.delete(Deployment, ref)             fine when it is gone already
+    await ctx.delete(Deployment, ref)             fine when it does not exist
     ctx.event(app, "Scaled", "now 3 replicas")    recorded in the background
     ctx.cache[Deployment].get(ref)                as it was when the reconcile began, own writes included; a copy
 
@@ -59,7 +59,7 @@ Object = Resource | dict[str, Any]
 R = TypeVar("R", bound=Resource)
 
 _CLAIM_ATTEMPTS = 4  # of an apply whose name others keep creating and deleting meanwhile
-PATIENCE_SECONDS = 10.0  # for a watch to bring the change that a write ran into; they take milliseconds
+PATIENCE_SECONDS = 10.0  # for a watch to deliver the change that a write ran into; they take milliseconds
 
 
 class ClusterContext:
@@ -178,7 +178,7 @@ class ClusterContext:
         """Write these fields of the object's status, if they differ from what is there; returns whether they did.
 
         `status` is a whole status struct or mapping; keywords are single fields, by their names in Python or on the
-        wire. None removes a field. Fields that are not named stay. An object that is gone is fine.
+        wire. None removes a field. Fields that are not named stay. A deleted object is fine.
 
         Of `conditions`, those are written that differ from what `obj` has; what others wrote since stays.
         """
@@ -232,7 +232,7 @@ class ClusterContext:
         owner: Object | EllipsisType | None = ...,
         adopt: Adopt | None = None,
     ) -> bool:
-        """Delete an object, given itself or by kind and name; returns False when it is gone already.
+        """Delete an object, given itself or by kind and name; returns False when it does not exist.
 
         An object that was read is deleted only if it still is the same one: a new one of that name is left alone. With
         `unchanged` it must also be as it was read; Conflict when it is not. `owner` and `adopt` are those of `apply`:
@@ -277,7 +277,7 @@ class ClusterContext:
         return cast("R", await self.patch(obj, adding_finalizers(obj, missing))) if missing else obj
 
     async def remove_finalizer(self, obj: Object, name: str) -> None:
-        """Let `obj` go, as far as `name` is concerned; fine when it is gone already."""
+        """Let `obj` go, as far as `name` is concerned; fine when it does not exist."""
         if not has_finalizer(obj, name):
             return
         try:
@@ -310,7 +310,7 @@ class ClusterContext:
         return self.client.port_forward(ref.name, port, namespace=ref.namespace)
 
     def event(self, obj: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Tell people, in the background: similar events are counted together, floods are cut off."""
+        """Record an Event, in the background: similar events are counted together, floods are cut off."""
         if self._cluster.recorder is not None and self._cluster.guard.event(reason, message):
             self._cluster.recorder.event(obj, self._kind(obj), reason, message, warning=warning)
 
@@ -401,7 +401,7 @@ class ClusterContext:
         """Apply to what is ours or to nothing: the request fails when another object has the name by then."""
         resource, demanded = self.cache.watched(target), revision_of(obj)
         if live is None and (demanded or resource is None or not resource.holds(obj)):
-            live = await self._read(target, claim)  # the cache cannot tell that there is none
+            live = await self._read(target, claim)  # the cache cannot know that there is none
         for attempt in range(1, _CLAIM_ATTEMPTS + 1):
             if live is not None and claim.check(live) and owner is not None:
                 await self._may_adopt(owner)

@@ -1,4 +1,4 @@
-"""The event recorder: tells people what happened, without flooding the API server.
+"""The event recorder: writes Events about what happened, without flooding the API server.
 
     the same event again          one Event, counted up
     ten similar ones in 10 min    one Event for all of them: "(combined from similar events): …"

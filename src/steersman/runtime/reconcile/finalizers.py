@@ -1,11 +1,11 @@
-"""Finalizers: an object is not gone before we have cleaned up after it.
+"""Finalizers: an object exists until we have cleaned up after it.
 
     Controller(Zone, reconcile_zone).finalizer("dns.example.org/zone", remove_zone)
 
 The rule: the finalizer is there before the first effect outside the object, and is removed after the last of them has
 been undone. Several finalizers are added in one write and removed one by one, in the order of their cleanups. Every
-write names the revision it is based on, so no finalizer of another controller is lost. Nothing else of the object is
-touched. Finalizers are only ever added when a controller asks for one.
+write names the resourceVersion it is based on, so no finalizer of another controller is lost. Nothing else of the
+object changes. Finalizers are only ever added when a controller asks for one.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def is_terminating(obj: Resource | dict[str, Any]) -> bool:
 
 
 def adding_finalizers(obj: Resource | dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The merge patch that adds `names`; conditional on the revision of `obj`."""
+    """The merge patch that adds `names`; conditional on the resourceVersion of `obj`."""
     return _patch(obj, [*(metadata_of(obj).finalizers or ()), *names])
 
 
 def removing_finalizer(obj: Resource | dict[str, Any], name: str) -> dict[str, Any]:
-    """The merge patch that removes `name`; conditional on the revision of `obj`."""
+    """The merge patch that removes `name`; conditional on the resourceVersion of `obj`."""
     return _patch(obj, [other for other in metadata_of(obj).finalizers or () if other != name])
 
 

@@ -1,7 +1,7 @@
 """The metadata of an object, whichever form the object has.
 
 Caches hold structs for resource classes and plain dicts for bare kinds; code that only needs to know what an object is
-called, whose it is and which revision it has asks here and need not care.
+called, whose it is and which resourceVersion it has asks here and need not care.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ Object = Resource | dict[str, Any]
 Adopt = Mapping[str, str] | Callable[[Any], bool]
 
 # No object has it: the first write to an empty etcd gets the next one. An apply that names it conflicts with whatever
-# exists, while a server that creates an object does not look at it.
+# exists, while a server that creates an object does not check it.
 _NO_RESOURCE_VERSION: Final = "1"
 
 

@@ -4,8 +4,8 @@
     the same again     ─► nothing: neither a write nor an Event
     a reconcile passes ─► the condition is removed
 
-`Stalled` is the word of kstatus, so Flux, Argo CD and `kubectl wait` understand it: it is there only while something is
-wrong. The stored condition is the memory of what was reported, so a restart repeats nothing. A kind whose class
+`Stalled` is a condition of kstatus, so Flux, Argo CD and `kubectl wait` understand it: it exists only while something
+is wrong. The stored condition is the memory of what was reported, so a restart repeats nothing. A kind whose class
 declares no conditions gets the Event alone, and the memory of it is that of the process.
 
 Invariant: reporting never changes the outcome of a reconcile. What the API server rejects is logged.
@@ -75,7 +75,7 @@ class PlanErrorReporter:
             context.event(obj, error.reason, str(error), warning=True)
 
     async def clear(self, context: Context, key: Any) -> None:
-        """The reconcile of `key` passed: take back what `report` said."""
+        """The reconcile of `key` passed: remove what `report` wrote."""
         if self._reported.pop(key, None) is not None:
             return
         obj = context.cache.live(self._target, key)

@@ -6,7 +6,7 @@ first status is written whatever its values, also where the class of the object 
 
 Conditions belong to several writers, one type each, but a merge patch replaces the whole list. So what is sent is not
 the list that a writer made, but what the writer changed in the list it had read, done to the list that is there now;
-and the patch holds for the revision with that list only (`is_shared`).
+and the patch holds for the resourceVersion with that list only (`is_shared`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONDITIONS: Final = "conditions"
 
 
 def is_shared(patch: Mapping[str, Any]) -> bool:
-    """Whether a patch of `status_patch` would undo what others wrote since, if it is not held to the revision."""
+    """Whether a patch of `status_patch` would undo later writes, unless it names the resourceVersion."""
     return CONDITIONS in patch
 
 
@@ -43,7 +43,7 @@ def status_patch(
 ) -> dict[str, Any]:
     """The part of a merge patch under `status`; empty when nothing differs.
 
-    `status` (a struct or mapping) and `fields` (by name) say what should be there; nothing else is touched. `read` is
+    `status` (a struct or mapping) and `fields` (by name) say what should be there; nothing else changes. `read` is
     the object as it was when they were made, if `obj` is a later one.
     """
     current = obj.get("status") if isinstance(obj, dict) else _status_of(obj)

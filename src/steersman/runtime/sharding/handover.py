@@ -101,6 +101,6 @@ class ShardHandover:
 
 
 def namespace_of(key: Any) -> str:
-    """Where a key belongs, as far as that can be told; keys without a namespace share one place."""
+    """Where a key belongs, as far as that is known; keys without a namespace share one place."""
     namespace: str = getattr(key, "namespace", "")
     return namespace

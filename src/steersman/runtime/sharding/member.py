@@ -2,7 +2,7 @@
 
     member = ShardMember(KubeShards(client, "steersman", "ops"), drain=stop_working_on, interrupt=stop_at_once)
     member.owns("shop")       may this process act on that namespace, at this instant?
-    await member.run()        until cancelled; then everything is stopped and given back
+    await member.run()        until cancelled; then everything is stopped and released
 
 `drain(slots)` must return only when nothing works on those slots; from the moment it is called, `owns` is
 false for them. `interrupt(slots)` is called first when time does not allow that: the lease is lost, and before
@@ -50,7 +50,7 @@ class ShardStore(Protocol):
         """The lease of one member, which only that member ever holds."""
 
     async def members(self) -> dict[str, LeaderElectionRecord]:
-        """The leases of all members by name, and those that were given back and are still there."""
+        """The leases of all members by name, and those that were released and still exist."""
 
     async def read(self) -> tuple[ShardAssignment, str]:
         """The table and its version; an empty one when there is none yet."""
@@ -192,7 +192,7 @@ class ShardMember:
         await self._let_go(self._acting | self._draining)
         if len(table.owners) != self._slots:
             others = (await self._alive() - {self.identity}) & table.members.keys()
-            if others:  # theirs until they are gone
+            if others:  # theirs until they have ended
                 log.error(
                     "other members use another number of slots",
                     slots=self._slots,

@@ -17,7 +17,7 @@
 A validator returns (perhaps a list of warnings) or raises `Denied`. A mutator changes `request.object` in place, or
 returns the object as it should be, as with `Client.update_with_retry`. A defaulter is a mutator that needs the object
 only. Each may be a plain function, which gets a thread of its own. The patch is computed against what the API server
-sent, so fields that the struct does not know are never touched. Of a `Kind`, objects are dicts.
+sent, so fields that the struct does not know never change. Of a `Kind`, objects are dicts.
 
 An object that does not decode is denied, with one exception: users may always repair or remove one that is
 already there. Its old state is None (`old_problem` says why), and where nothing readable is left to ask about (it is

@@ -1,9 +1,9 @@
 """Where a serving certificate comes from.
 
 `MountedCertificates` reads files that another program renews (cert-manager, a projected Secret). `ManagedCertificates`
-keeps an authority and a certificate in a Secret of our own, renews them in time, and tells the webhook configurations,
-and definitions with a conversion webhook, whom to trust. Replicas share the Secret: the first write wins, the other
-replicas read it.
+keeps an authority and a certificate in a Secret of our own, renews them in time, and writes the authority into the
+webhook configurations, and into definitions with a conversion webhook. Replicas share the Secret: the first write
+wins, the other replicas read it.
 
 Configurations are found by name, and names are free for all to choose. So `caBundle` is set only on webhooks that
 call one of the names our certificate is for; with any other, our authority would break the webhooks of another program.
@@ -51,7 +51,7 @@ DEFINITIONS = Kind(
     plural="customresourcedefinitions",
     namespaced=False,
 )
-ATTEMPTS = 5  # to tell one configuration whom to trust, while others write to it as well
+ATTEMPTS = 5  # to write `caBundle` of one configuration, while other clients write to it as well
 _KEYS = {
     "trust": "trust.crt",
     "authority": "ca.crt",

@@ -31,7 +31,7 @@ SERVING_LIFE = dt.timedelta(days=90)
 class CertBundle(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a server needs, as PEM. Two fields are secret; `repr` shows none of them."""
 
-    trust: bytes  # what clients are told to trust: the authority, and the one before it while that lives
+    trust: bytes  # what clients trust: the authority, and the one before it while that lives
     authority: bytes
     authority_key: bytes
     serving: bytes

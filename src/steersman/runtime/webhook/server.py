@@ -173,7 +173,7 @@ class WebhookServer:
 def webhook_configurations(
     hooks: Sequence[Webhook | ConversionWebhook], *, name: str, client_config: Callable[[str], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The manifests that tell the API server about the admission webhooks in `hooks`; `crd_manifest` about conversions.
+    """The manifests that register the admission webhooks in `hooks`; `crd_manifest` registers conversions.
 
     `client_config(path)` says how to reach one, e.g. `{"service": {"name": …, "namespace": …, "path": path}}`.
     """

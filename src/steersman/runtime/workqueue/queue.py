@@ -290,7 +290,7 @@ class WorkQueue(Generic[K]):
     # -- the machinery ---------------------------------------------------------------------------------------------
 
     def _schedule(self, entry: QueueEntry[K], after: float | None) -> None:
-        """Bring forward (or, debouncing, push back) the time of an entry that is not ready, and act on it."""
+        """Make earlier (or, debouncing, later) the time of an entry that is not ready, and act on it."""
         now = self._clock.monotonic()
         if after is None and (debounce := self._debounce) is not None:
             if entry.asked is None:

@@ -347,7 +347,7 @@ class PersistentVolumeClaim(Resource, version="v1"):
 
 # ------------------------------------------------------------------------------------------------------------- events
 class EventSource(Struct):
-    """Who said it, in the old form."""
+    """The reporting component, in the old form."""
 
     component: str = ""
     host: str = ""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from steersman.operators.dns.api.config import DnsOptions
-    from steersman.operators.dns.controllers.context import DnsContext
     from steersman.runtime.reconcile.context import Context
 
 ROLES: Final = ("primary", "secondary")
@@ -66,8 +65,8 @@ def instances_of(cluster: Bind9Cluster) -> list[Bind9Instance]:
 class ClusterReconciler:
     """Applies the instances of clusters."""
 
-    def __init__(self, dns: DnsContext) -> None:
-        self.dns = dns
+    def __init__(self, options: DnsOptions) -> None:
+        self.options = options
 
     async def reconcile(self, ctx: Context, cluster: Bind9Cluster) -> Result:
         """Apply the instances, delete surplus ones, and report on all of them."""
@@ -89,7 +88,7 @@ class ClusterReconciler:
         ]
         status = _status(cluster, members, ctx.clock.time(), lambda instance: instance.name, rejected)
         await ctx.status(cluster, status)
-        return _requeue(self.dns.options, status)
+        return _requeue(self.options, status)
 
     async def clean_up(self, ctx: Context, cluster: Bind9Cluster) -> Result:
         """A deleted cluster takes its instances along."""
@@ -108,8 +107,8 @@ class ClusterReconciler:
 class ProviderReconciler:
     """Applies the clusters of providers."""
 
-    def __init__(self, dns: DnsContext, home: str) -> None:
-        self.dns, self.home = dns, home
+    def __init__(self, options: DnsOptions, home: str) -> None:
+        self.options, self.home = options, home
 
     async def reconcile(self, ctx: Context, provider: ClusterBind9Provider) -> Result:
         """Apply the clusters, delete surplus ones, and report on all of them."""
@@ -134,7 +133,7 @@ class ProviderReconciler:
         clusters = [cluster for cluster in mine if cluster.ref in places and not cluster.deleting]
         status = _status(provider, clusters, ctx.clock.time(), lambda cluster: str(cluster.ref), rejected)
         await ctx.status(provider, status)
-        return _requeue(self.dns.options, status)
+        return _requeue(self.options, status)
 
     def _namespaces(self, ctx: Context, provider: ClusterBind9Provider) -> list[str]:
         used = {

@@ -1,7 +1,7 @@
 """What the dns controllers share: the states of zones, drivers of servers, and the channels between controllers.
 
-`DnsContext` is a plain struct of collaborators, built once in `setup`. Each collaborator does one thing; none of them
-decides what is published.
+`DnsContext` is a plain struct of collaborators, built once; `setup` gives each reconciler those that it uses. Each
+collaborator does one thing; none of them decides what is published.
 """
 
 from __future__ import annotations

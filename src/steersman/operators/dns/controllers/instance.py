@@ -10,8 +10,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from steersman.clock import Ages
 from steersman.errors import DriverError, PlanError
 from steersman.kube.api.errors import AlreadyExists, KubeError
 from steersman.kube.api.gvk import NamespacedName
@@ -19,7 +21,7 @@ from steersman.kube.api.patches import PatchType
 from steersman.kube.api.times import format_time, parse_time
 from steersman.kube.api.types.apps import Deployment
 from steersman.kube.api.types.core import Secret, Service
-from steersman.operators.dns.api.config import GROUP, READINESS_GATE, VERSION
+from steersman.operators.dns.api.config import GROUP, READINESS_GATE, VERSION, DnsOptions
 from steersman.operators.dns.api.field_types import TypedReference
 from steersman.operators.dns.api.servers import (
     Bind9Cluster,
@@ -30,10 +32,13 @@ from steersman.operators.dns.api.servers import (
     ZoneReference,
 )
 from steersman.operators.dns.api.zone import DNSZone
+from steersman.operators.dns.bind.breaker import Outages
 from steersman.operators.dns.bind.http_driver import SidecarError
 from steersman.operators.dns.bind.named_conf import keeping_for
+from steersman.operators.dns.bind.pool import DriverPool
 from steersman.operators.dns.bind.servers import MANAGED_BY, SHARED_KEY, given_key, rndc_key_of
 from steersman.operators.dns.controllers.context import rejection_of, spread
+from steersman.operators.dns.controllers.metrics import DnsMetrics
 from steersman.operators.dns.deploy.allowlist import NOT_ALLOWED, refusals_of, shown
 from steersman.operators.dns.deploy.manifests import (
     ACCOUNT,
@@ -47,8 +52,12 @@ from steersman.operators.dns.deploy.manifests import (
 from steersman.operators.dns.deploy.rollout_order import RolloutServer, blocker_of, is_settled
 from steersman.operators.dns.deploy.tsig_keys import COUNT, CREATED, EPOCH, ROTATE, control_keys, due_in, transfer_key
 from steersman.operators.dns.dnssec.signer import SIGNING_CONDITIONS, keep_signing_keys, signing_conditions
+from steersman.operators.dns.publish.removal import ZoneRemover
 from steersman.operators.dns.publish.servers import cluster_of, pods_of, resolve_servers
+from steersman.operators.dns.publish.zone_state import ZoneStates
+from steersman.operators.dns.wire.tsig import Key
 from steersman.operators.dns.zone.selection import InstanceSelector, missing_cluster
+from steersman.runtime.controller.channel import Channel
 from steersman.runtime.controller.result import Result, done, requeue
 from steersman.runtime.reconcile.conditions import find_condition, new_condition, set_conditions, without_conditions
 from steersman.runtime.reconcile.ownership import NotOwned
@@ -57,8 +66,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.operators.dns.bind.servers import Server
-    from steersman.operators.dns.controllers.context import DnsContext
-    from steersman.operators.dns.wire.tsig import Key
     from steersman.runtime.reconcile.context import Context
 
 API: Final = f"{GROUP}/{VERSION}"
@@ -70,22 +77,29 @@ KEY_GRACE: Final = 10.0  # seconds between a new key and having servers read it
 SOON: Final = 1.0  # seconds until the next pass while servers read keys or take turns
 
 
-class InstanceReconciler:
+class InstanceReconciler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """See the module."""
 
-    def __init__(self, dns: DnsContext) -> None:
-        self.dns = dns
-        self._known_keys: dict[NamespacedName, dict[str, tuple[Key, Key]]] = {}  # keys that servers have read
+    options: DnsOptions
+    states: ZoneStates
+    drivers: DriverPool
+    remover: ZoneRemover
+    outages: Outages
+    zone_channel: Channel
+    ages: Ages
+    metrics: DnsMetrics | None
+    # which keys the servers of an instance have read
+    _known_keys: dict[NamespacedName, dict[str, tuple[Key, Key]]] = msgspec.field(default_factory=dict)
 
     async def reconcile(self, ctx: Context, instance: Bind9Instance) -> Result:
         """One pass over an instance."""
-        dns, cluster = self.dns, cluster_of(instance, ctx.cache)
-        selector = InstanceSelector(ctx.cache, dns.options.server_namespaces)
+        cluster = cluster_of(instance, ctx.cache)
+        selector = InstanceSelector(ctx.cache, self.options.server_namespaces)
         zones = _served_zones(instance, selector)
         servers, problems = resolve_servers([instance], ctx.cache)
         self._keep_servers(instance.ref, servers)
-        left = await dns.remover.remove_left_behind(ctx, instance, selector)
-        wait = dns.options.drift_period.total_seconds()
+        left = await self.remover.remove_left_behind(ctx, instance, selector)
+        wait = self.options.drift_period.total_seconds()
         try:
             if instance.spec.endpoints:
                 facts = await self._check_existing(servers, problems)
@@ -104,17 +118,17 @@ class InstanceReconciler:
         if facts.reason in WITH_EVENT and is_new:
             ctx.event(instance, facts.reason, facts.message, warning=True)
         await ctx.status(instance, replace(_status(ctx, instance, cluster, zones, facts), left_behind=left))
-        for server, why in dns.outages.unreported(instance.ref, servers):
+        for server, why in self.outages.unreported(instance.ref, servers):
             ctx.event(instance, "ServerAway", f"{server} does not answer: {why}", warning=True)
         if facts.reason != "AllReady" or left:
-            return requeue(after=max(1.0, min(wait, dns.options.not_ready.total_seconds())))
+            return requeue(after=max(1.0, min(wait, self.options.not_ready.total_seconds())))
         return requeue(after=max(1.0, spread(wait)))
 
     def _keep_servers(self, instance: NamespacedName, servers: Sequence[Server]) -> None:
         """Drop connections and series of all servers that an instance no longer has."""
-        self.dns.drivers.keep(instance, servers)
-        if self.dns.metrics is not None:
-            self.dns.metrics.keep(instance, servers)
+        self.drivers.keep(instance, servers)
+        if self.metrics is not None:
+            self.metrics.keep(instance, servers)
 
     # -- existing servers ----------------------------------------------------------------------------------------------
 
@@ -125,7 +139,7 @@ class InstanceReconciler:
 
         async def check(server: Server) -> None:
             try:
-                driver = self.dns.drivers.driver(server)
+                driver = self.drivers.driver(server)
                 if server.records_only:
                     await driver.soa(b"\0")
                 else:
@@ -143,7 +157,7 @@ class InstanceReconciler:
         self, ctx: Context, instance: Bind9Instance, cluster: Bind9Cluster | None, zones: Sequence[DNSZone]
     ) -> tuple[_Facts, float | None]:
         provider = ctx.cache[ClusterBind9Provider].get(NamespacedName(instance.spec.cluster_ref))
-        if refused := refusals_of(instance, cluster, provider, self.dns.options):
+        if refused := refusals_of(instance, cluster, provider, self.options):
             return await self._leave_alone(ctx, instance, zones, shown(refused)), None
         children_of(instance, cluster)  # PlanError before anything is made, keys included
         await keep_signing_keys(ctx, instance, keeping_for(instance, cluster), zones)
@@ -187,7 +201,7 @@ class InstanceReconciler:
         for server in resolve_servers([instance], ctx.cache)[0]:
             if server.api_port and server.since:
                 try:
-                    await self.dns.drivers.driver(server).ready()
+                    await self.drivers.driver(server).ready()
                 except SidecarError as error:
                     if error.reason == LOCKED:
                         found.append(f"{server.title}: {error.message}")
@@ -252,14 +266,14 @@ class InstanceReconciler:
         secret = ctx.cache[Secret].get(NamespacedName(f"{instance.name}-rndc-key", instance.namespace))
         created = secret.annotations.get(CREATED, "") if secret is not None else ""
         # Writes that began with the old key finish first: a server knows only one of the two.
-        early = bool(created) and self.dns.ages.since(parse_time(created).timestamp()) < KEY_GRACE
+        early = bool(created) and self.ages.since(parse_time(created).timestamp()) < KEY_GRACE
         for server in servers:
             newest = (server.keys.control, server.keys.transfer)
             if early and server.keys.previous is not None:
                 waiting += 1
                 continue
             try:
-                known = before.get(server.id) == newest or await self.dns.drivers.driver(server).renew()
+                known = before.get(server.id) == newest or await self.drivers.driver(server).renew()
             except DriverError:  # not running, or about to be replaced: either change wakes us
                 waiting += server.keys.previous is not None
                 continue
@@ -298,7 +312,7 @@ class InstanceReconciler:
             await ctx.patch(pod, patch, kind=PatchType.STRATEGIC, subresource="status")
 
     def _has(self, zone: DNSZone, server: Server) -> bool:
-        state = self.dns.states.get(zone.ref)
+        state = self.states.get(zone.ref)
         if state is None or not state.outcome_ready:
             return False
         if state.problem is not None:
@@ -321,21 +335,21 @@ class InstanceReconciler:
             )
         ]
         began = parse_time(instance.metadata.deletion_timestamp or "").timestamp()
-        waited = self.dns.ages.since(began) >= self.dns.options.deletion_grace.total_seconds()
+        waited = self.ages.since(began) >= self.options.deletion_grace.total_seconds()
         if instance.spec.endpoints and served and servers:
             # The servers stay and answer queries: zones remove their data first, within the grace period.
             if not waited:
                 for zone in served:
-                    self.dns.channels.zones.send(zone.ref)
+                    self.zone_channel.send(zone.ref)
                 return requeue(after=1.0)
             names = ", ".join(sorted(zone.spec.zone_name for zone in served)[:5])
             text = f"its servers did not answer and may still serve {names}"
             ctx.event(instance, "ZonesLeftBehind", text, warning=True)
         if instance.spec.endpoints:
-            selector = InstanceSelector(ctx.cache, self.dns.options.server_namespaces)
-            if await self.dns.remover.remove_left_behind(ctx, instance, selector) and not waited:
+            selector = InstanceSelector(ctx.cache, self.options.server_namespaces)
+            if await self.remover.remove_left_behind(ctx, instance, selector) and not waited:
                 return requeue(after=1.0)
-        self.dns.remover.forget(instance.ref)
+        self.remover.forget(instance.ref)
         self._keep_servers(instance.ref, ())
         return done
 

@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from steersman.clock import Ages
 from steersman.errors import PlanError
 from steersman.kube.api.errors import Conflict, NotFound
 from steersman.kube.api.times import format_time, parse_time
-from steersman.operators.dns.api.config import GROUP, PTR_NAMESPACES, VERSION, finalizer_of
+from steersman.operators.dns.api.config import GROUP, PTR_NAMESPACES, VERSION, DnsOptions, finalizer_of
 from steersman.operators.dns.api.records import AAAARecord, ARecord, EndpointState, RecordStatus, ZoneRef
+from steersman.operators.dns.controllers.context import PublishActivity
+from steersman.operators.dns.publish.zone_state import ZoneStates
 from steersman.operators.dns.zone.conflicts import CNAME_CONFLICT, WILDCARD, Held
 from steersman.operators.dns.zone.names import short_text, text_of
 from steersman.operators.dns.zone.ptr import (
+    PtrIndex,
     contributions_to,
     named_in,
     place_of,
@@ -40,8 +44,7 @@ if TYPE_CHECKING:
 
     from steersman.operators.dns.api.records import Record
     from steersman.operators.dns.api.zone import DNSZone
-    from steersman.operators.dns.controllers.context import DnsContext
-    from steersman.operators.dns.publish.zone_state import ZoneState, ZoneStates
+    from steersman.operators.dns.publish.zone_state import ZoneState
     from steersman.operators.dns.zone.compiler import RecordOutcome
     from steersman.operators.dns.zone.ptr import Origin, Pointer
     from steersman.runtime.reconcile.conditions import Condition
@@ -54,11 +57,14 @@ PTR_PUBLISHED: Final = Held("Published", "")
 PTR_PENDING: Final = Held("Pending", "")
 
 
-class RecordReconciler:
+class RecordReconciler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Reports on records."""
 
-    def __init__(self, dns: DnsContext) -> None:
-        self.dns = dns
+    options: DnsOptions
+    states: ZoneStates
+    ptr_index: PtrIndex
+    activity: PublishActivity
+    ages: Ages
 
     async def reconcile(self, ctx: Context, record: Record) -> Result:
         """Report what became of a record, or release it.
@@ -72,7 +78,7 @@ class RecordReconciler:
             if result == done:
                 await ctx.remove_finalizer(record, finalizer)
             return result
-        await self.dns.activity.wait_idle()
+        await self.activity.wait_idle()
         try:
             record = await ctx.add_finalizer(record, finalizer)
         except Conflict:
@@ -95,17 +101,17 @@ class RecordReconciler:
         zone = zone_of(record, ctx.cache)
         if zone is None or not (self._is_served(record, zone) or self._has_ptr_records(record, zone, ctx.cache)):
             return done
-        grace = self.dns.options.deletion_grace.total_seconds()
-        left = grace - self.dns.ages.since(parse_time(record.metadata.deletion_timestamp or "").timestamp())
+        grace = self.options.deletion_grace.total_seconds()
+        left = grace - self.ages.since(parse_time(record.metadata.deletion_timestamp or "").timestamp())
         if left > 0:  # its zone wakes us before that
-            return requeue(after=max(0.5, min(left, self.dns.options.not_ready.total_seconds())))
+            return requeue(after=max(0.5, min(left, self.options.not_ready.total_seconds())))
         text = f"not removed within {grace:g} s: a server may still have it"
         ctx.event(record, "RecordLeftBehind", text, warning=True)
         return done
 
     def _is_served(self, record: Record, zone: DNSZone) -> bool:
         """Whether servers of a zone have, or may have, data of a record."""
-        state, source = self.dns.states.get(zone.ref), source_of(record)
+        state, source = self.states.get(zone.ref), source_of(record)
         if state is None:
             return True
         if state.is_unserved:
@@ -119,7 +125,7 @@ class RecordReconciler:
         """Whether a reverse zone has, or may have, PTR records of a deleted record."""
         origin = (record.namespace, source_of(record))
         source = source_in_reverse(origin)
-        if any(source in state.desired.contributions or source in state.pending for state in self.dns.states.values()):
+        if any(source in state.desired.contributions or source in state.pending for state in self.states.values()):
             return True
         if not wants_ptr(record, zone.spec.ptr):
             return False
@@ -128,7 +134,7 @@ class RecordReconciler:
         except PlanError:
             return False
         zones = [place_of(pointer.name, record.namespace, named_in(cache)).zone for pointer in pointers]
-        states = [self.dns.states.get(reverse.ref) for reverse in zones if reverse is not None]
+        states = [self.states.get(reverse.ref) for reverse in zones if reverse is not None]
         return any(state is None or not state.outcome_ready for state in states)
 
     # -- status --------------------------------------------------------------------------------------------------------
@@ -143,7 +149,7 @@ class RecordReconciler:
             kept = without_conditions(known.conditions, *TRANSIENT)
             return RecordStatus(conditions=set_conditions(kept, ready, now=now), observed_generation=generation)
         zone, *others = zones
-        state = self.dns.states.get(zone.ref)
+        state = self.states.get(zone.ref)
         if state is None or not state.outcome_ready:
             return None
         member = state.members.get(source_of(record))
@@ -160,9 +166,9 @@ class RecordReconciler:
         if not wants_ptr(record, zone.spec.ptr):
             return None
         origin = (record.namespace, source_of(record))
-        pointers = self.dns.ptr_index.of(origin)
+        pointers = self.ptr_index.of(origin)
         if pointers:
-            return ptr_outcome(origin, pointers, self.dns.states, named_in(cache))
+            return ptr_outcome(origin, pointers, self.states, named_in(cache))
         outcome = state.desired.outcome(origin[1])
         if outcome is None or outcome.held is not None:
             return Held("NotPublished", "the address itself is not published")

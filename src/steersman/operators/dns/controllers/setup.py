@@ -133,7 +133,7 @@ async def hold_connections(dns: DnsContext, _cluster: Any) -> None:
 
 
 class ControllerTable:
-    """The rows, which share one context."""
+    """The rows. Each reconciler gets the collaborators that it uses."""
 
     def __init__(self, dns: DnsContext) -> None:
         self.dns = dns
@@ -145,7 +145,7 @@ class ControllerTable:
 
     def provider(self, home: str) -> Controller:
         """ClusterBind9Provider: its clusters, and instances that refer to it."""
-        reconciler = ProviderReconciler(self.dns, home)
+        reconciler = ProviderReconciler(self.dns.options, home)
         return (
             Controller(ClusterBind9Provider, reconciler.reconcile, "dns-providers")
             .when(generation)
@@ -157,7 +157,7 @@ class ControllerTable:
 
     def cluster(self) -> Controller:
         """Bind9Cluster: its instances."""
-        reconciler = ClusterReconciler(self.dns)
+        reconciler = ClusterReconciler(self.dns.options)
         return (
             Controller(Bind9Cluster, reconciler.reconcile, "dns-clusters")
             .when(generation)
@@ -169,12 +169,22 @@ class ControllerTable:
 
     def instance(self) -> Controller:
         """Bind9Instance: its objects and pods, and the zones on them."""
-        reconciler = InstanceReconciler(self.dns)
+        dns = self.dns
+        reconciler = InstanceReconciler(
+            options=dns.options,
+            states=dns.states,
+            drivers=dns.drivers,
+            remover=dns.remover,
+            outages=dns.outages,
+            zone_channel=dns.channels.zones,
+            ages=dns.ages,
+            metrics=dns.metrics,
+        )
         return (
             Controller(Bind9Instance, reconciler.reconcile, "dns-instances")
             .when(generation | labels | annotation(ALLOW_NAMESPACES, RECONCILE_TRIGGER))
             .finalizer(finalizer_of("Bind9Instance"), reconciler.clean_up)
-            .watches_channel(self.dns.channels.instances)
+            .watches_channel(dns.channels.instances)
             .owns(
                 Deployment,
                 Service,
@@ -201,13 +211,25 @@ class ControllerTable:
 
     def zone(self) -> Controller:
         """DNSZone: everything that decides what is served, and by which servers."""
-        reconciler = ZoneReconciler(self.dns)
+        dns = self.dns
+        reconciler = ZoneReconciler(
+            options=dns.options,
+            states=dns.states,
+            ptr_index=dns.ptr_index,
+            drivers=dns.drivers,
+            channels=dns.channels,
+            activity=dns.activity,
+            probes=dns.probes,
+            remover=dns.remover,
+            ages=dns.ages,
+            metrics=dns.metrics,
+        )
         made = (
             Controller(DNSZone, reconciler.reconcile, "dns-zones")
             .when(generation | labels | annotation(ADOPT, DRIFT, DRIFT_IGNORE, PTR_NAMESPACES, SERVED_BY))
             .finalizer(finalizer_of("DNSZone"), reconciler.clean_up)
             .on_missing(reconciler.gone)
-            .watches_channel(self.dns.channels.zones)
+            .watches_channel(dns.channels.zones)
             .watches(
                 Bind9Instance,
                 to=self.zones_of_instance,
@@ -245,11 +267,14 @@ class ControllerTable:
 
     def record(self, kind: type[Record]) -> Controller:
         """A kind of record: itself, and what its zone reports about it."""
-        reconciler = RecordReconciler(self.dns)
+        dns = self.dns
+        reconciler = RecordReconciler(
+            options=dns.options, states=dns.states, ptr_index=dns.ptr_index, activity=dns.activity, ages=dns.ages
+        )
         made = (
             Controller(kind, reconciler.reconcile, f"dns-{kind.KIND.plural}")
             .when(generation | labels)
-            .watches_channel(self.dns.channels.records[kind])
+            .watches_channel(dns.channels.records[kind])
             .watches(DNSZone, to=records_of(kind), when=deleted)
             .index(DNSZone, "dns-records-from", selector_values)
             .index(DNSZone, "dns-zone-name", zone_names)

@@ -12,14 +12,18 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from steersman.clock import Ages
 from steersman.errors import DriverError, PlanError
 from steersman.kube.api.times import parse_time
-from steersman.operators.dns.api.config import ADOPT, DRIFT, DRIFT_IGNORE, DriftPolicy
+from steersman.operators.dns.api.config import ADOPT, DRIFT, DRIFT_IGNORE, DnsOptions, DriftPolicy
 from steersman.operators.dns.api.records import RECORD_KINDS
 from steersman.operators.dns.api.zone import DnssecStatus, DNSZone
-from steersman.operators.dns.controllers.context import spread
+from steersman.operators.dns.bind.pool import DriverPool
+from steersman.operators.dns.controllers.context import ControllerChannels, PublishActivity, ServerProbes, spread
+from steersman.operators.dns.controllers.metrics import DnsMetrics
 from steersman.operators.dns.controllers.zone_status import (
     DEFERRAL,
     Summary,
@@ -39,11 +43,12 @@ from steersman.operators.dns.publish.ownership import (
     values_of,
 )
 from steersman.operators.dns.publish.publisher import publish
-from steersman.operators.dns.publish.removal import LISTED_IN
+from steersman.operators.dns.publish.removal import LISTED_IN, ZoneRemover
 from steersman.operators.dns.publish.servers import catalogs_for, resolve_servers
+from steersman.operators.dns.publish.zone_state import ZoneStates
 from steersman.operators.dns.zone.conflicts import ZONE
 from steersman.operators.dns.zone.overlap import blocker_of, check_overlap, refused_zones
-from steersman.operators.dns.zone.ptr import allows_ptr_records, is_reverse
+from steersman.operators.dns.zone.ptr import PtrIndex, allows_ptr_records, is_reverse
 from steersman.operators.dns.zone.rdata import DNSKEY, NS
 from steersman.operators.dns.zone.selection import (
     InstanceSelector,
@@ -64,7 +69,6 @@ from steersman.text import some_of
 if TYPE_CHECKING:
     from steersman.kube.api.gvk import NamespacedName
     from steersman.operators.dns.bind.servers import Server
-    from steersman.operators.dns.controllers.context import DnsContext
     from steersman.operators.dns.dnssec.signer import SignedBy
     from steersman.operators.dns.publish.copy_inspector import PublishReport
     from steersman.operators.dns.publish.zone_state import ZoneState
@@ -83,28 +87,36 @@ class _WaitsForZones(Exception):  # noqa: N818  a state, not a fault
     """Zones whose PTR records or catalog entries belong here are not loaded yet."""
 
 
-class ZoneReconciler:
+class ZoneReconciler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """See the module."""
 
-    def __init__(self, dns: DnsContext) -> None:
-        self.dns = dns
-        self._signers = Signers()
+    options: DnsOptions
+    states: ZoneStates
+    ptr_index: PtrIndex
+    drivers: DriverPool
+    channels: ControllerChannels
+    activity: PublishActivity
+    probes: ServerProbes
+    remover: ZoneRemover
+    ages: Ages
+    metrics: DnsMetrics | None
+    _signers: Signers = msgspec.field(default_factory=Signers)
 
     async def reconcile(self, ctx: Context, zone: DNSZone) -> Result:
         """One pass over a zone."""
-        dns, state, summary = self.dns, self.dns.states[zone.ref], Summary()
-        if is_status_deferred(zone, state, busy=dns.activity.is_busy, now=ctx.clock.monotonic()):
+        state, summary = self.states[zone.ref], Summary()
+        if is_status_deferred(zone, state, busy=self.activity.is_busy, now=ctx.clock.monotonic()):
             return requeue(after=DEFERRAL, priority=LOW_PRIORITY)
         self._warn_of_empty_selectors(ctx, zone)
-        selector = InstanceSelector(ctx.cache, dns.options.server_namespaces)
+        selector = InstanceSelector(ctx.cache, self.options.server_namespaces)
         try:
             servers = self._select(zone, selector, summary)
-            with dns.activity.publishing():
+            with self.activity.publishing():
                 deleted = self._compile(ctx, zone, state, servers)
                 signed = await self._sign(ctx, zone, servers, summary)
                 if (job := self._plan(ctx, zone, state, servers, signed, deleted, summary)) is not None:
                     refused = state.refusals()
-                    report = await publish(state, job, dns.drivers.driver, dns.probes.start)
+                    report = await publish(state, job, self.drivers.driver, self.probes.start)
                     summary.report, summary.servers = report, servers
                     await self._observe(ctx, zone, state, summary, job, report, signed)
                     self._collect_changes(state, summary, refused, deleted)
@@ -116,7 +128,7 @@ class ZoneReconciler:
             self._cannot_serve(zone, state, summary, error, ctx.cache)
         state.passes_waiting = 0
         if zone.status is not None and summary.reason not in NOT_RETIRED:
-            summary.leaving = await dns.remover.retire(ctx, zone, selector, summary.instances)
+            summary.leaving = await self.remover.retire(ctx, zone, selector, summary.instances)
         return await self._report(ctx, zone, state, summary)
 
     def _warn_of_empty_selectors(self, ctx: Context, zone: DNSZone) -> None:
@@ -160,19 +172,19 @@ class ZoneReconciler:
     def _put_in_catalogs(
         self, ref: NamespacedName, name: bytes, catalogs: frozenset[tuple[str, str]], cache: Any
     ) -> None:
-        changed = self.dns.ptr_index.catalogs.put(ref, name, catalogs)
-        self.dns.channels.catalogs_changed(changed, cache)
+        changed = self.ptr_index.catalogs.put(ref, name, catalogs)
+        self.channels.catalogs_changed(changed, cache)
 
     # -- compile -------------------------------------------------------------------------------------------------------
 
     def _compile(self, ctx: Context, zone: DNSZone, state: ZoneState, servers: list[Server]) -> list[Contribution]:
         """Compile the desired zone; returns what records contributed that are being deleted, at the first pass."""
-        dns, name = self.dns, zone_name(zone)
+        name = zone_name(zone)
         addresses = [server.address for server in servers if server.role == "primary" and not server.managed]
         own = own_contributions(zone, name, addresses)
         deleted: list[Contribution] = []
         with ClusterSnapshot(ctx.cache, user="dns zones", brief=True) as fresh:
-            dns.channels.pointers_changed(state.load(zone, name, own, fresh, dns.ptr_index).pointers, fresh)
+            self.channels.pointers_changed(state.load(zone, name, own, fresh, self.ptr_index).pointers, fresh)
             if not state.published_once:
                 deleted = deleted_contributions(zone, name, fresh)
                 if unloaded := self._unloaded_zones(zone, name, fresh):
@@ -203,7 +215,7 @@ class ZoneReconciler:
                 or not (zone.spec.catalog or allows_ptr_records(zone, other.namespace))
             ):
                 continue
-            state = self.dns.states.get(other.ref)
+            state = self.states.get(other.ref)
             if state is None or not state.records_loaded:
                 found.append(str(other.ref))
         return found
@@ -219,7 +231,6 @@ class ZoneReconciler:
 
         Its records come and go meanwhile, and their PTR records with them.
         """
-        dns = self.dns
         summary.reason, summary.message = error.reason, str(error)
         state.problem = (error.reason, str(error))
         if state.is_unserved:
@@ -229,15 +240,15 @@ class ZoneReconciler:
         elif error.reason != "InvalidSelector":  # which does not say what its records are
             own = state.desired.contributions.get(ZONE, ())
             with suppress(PlanError), ClusterSnapshot(cache, user="dns zones", brief=True) as fresh:
-                loaded = state.load(zone, zone_name(zone), own, fresh, dns.ptr_index)
-                dns.channels.pointers_changed(loaded.pointers, fresh)
+                loaded = state.load(zone, zone_name(zone), own, fresh, self.ptr_index)
+                self.channels.pointers_changed(loaded.pointers, fresh)
         state.pending |= state.sources  # all of them are reported when the zone is served again
         state.outcome_ready = state.records_loaded = True
 
     def _remove_pointers(self, ref: NamespacedName, cache: Any) -> None:
-        for source in self.dns.ptr_index.sources(ref):
-            names = self.dns.ptr_index.put(ref, source, ())
-            self.dns.channels.pointers_changed([((ref.namespace, source), name) for name in names], cache)
+        for source in self.ptr_index.sources(ref):
+            names = self.ptr_index.put(ref, source, ())
+            self.channels.pointers_changed([((ref.namespace, source), name) for name in names], cache)
 
     # -- plan: what is inspected, diffed, written and verified ---------------------------------------------------------
 
@@ -267,7 +278,7 @@ class ZoneReconciler:
             if not summary.problems:  # else those say more
                 summary.reason, summary.message = "NoPrimary", "no primary has an address yet"
             return None
-        options, now = self.dns.options, ctx.clock.monotonic()
+        options, now = self.options, ctx.clock.monotonic()
         drift = drift_mode(zone, options.drift)
         is_due = now - state.checked_at >= 0.95 * options.drift_period.total_seconds()
         trusted = trusted_servers(zone, servers, summary.instances)
@@ -312,8 +323,8 @@ class ZoneReconciler:
         await self._observe_keys(ctx, zone, summary, report, signed)
         self._observe_drift(ctx, zone, report, job.drift)
         self._observe_foreign_data(ctx, zone, summary, report)
-        if self.dns.metrics is not None:
-            self.dns.metrics.published(zone, report, summary.servers)
+        if self.metrics is not None:
+            self.metrics.published(zone, report, summary.servers)
 
     async def _observe_keys(
         self, ctx: Context, zone: DNSZone, summary: Summary, report: PublishReport, signed: SignedBy
@@ -330,7 +341,7 @@ class ZoneReconciler:
             summary.problems[str(signer.instance)] = ("KeysPending", text)
         with suppress(DriverError):
             name = zone_name(zone)
-            keys = await self.dns.drivers.driver(signer).values(name, DNSKEY)
+            keys = await self.drivers.driver(signer).values(name, DNSKEY)
             found = replace(status_of_keys(name, keys), signed_by=str(signer.instance))
             known = zone.status.dnssec if zone.status is not None else None
             summary.dnssec, is_changed = next_dnssec(known, found, is_pending=signed.hold and bool(report.unsigned))
@@ -342,8 +353,8 @@ class ZoneReconciler:
         is_repaired = mode is DriftPolicy.REPAIR
         for server, names in report.drift.items():
             ctx.event(zone, "DriftFound", f"{server} differed from the zone at {some_of(names, 5)}", warning=True)
-            if self.dns.metrics is not None:
-                self.dns.metrics.drifted(len(names), repaired=is_repaired)
+            if self.metrics is not None:
+                self.metrics.drifted(len(names), repaired=is_repaired)
         for server, names in (*report.repaired.items(), *(report.drift.items() if is_repaired else ())):
             ctx.event(zone, "DriftRepaired", f"{server}: repaired {some_of(names, 5)}")
 
@@ -389,11 +400,10 @@ class ZoneReconciler:
 
     async def _report(self, ctx: Context, zone: DNSZone, state: ZoneState, summary: Summary) -> Result:
         """Notify records and instances, and write the status, unless it can wait."""
-        dns = self.dns
         self._notify(ctx, zone, state, summary)
-        if dns.metrics is not None:
-            dns.metrics.reconciled(zone, ready=summary.ready)
-        if defer_status(zone, state, summary, busy=dns.activity.is_busy, now=ctx.clock.monotonic()):
+        if self.metrics is not None:
+            self.metrics.reconciled(zone, ready=summary.ready)
+        if defer_status(zone, state, summary, busy=self.activity.is_busy, now=ctx.clock.monotonic()):
             return requeue(after=DEFERRAL, priority=LOW_PRIORITY)
         status = status_of(zone, state, summary, now=ctx.clock.time())
         before = zone.status.conditions if zone.status is not None else None
@@ -413,15 +423,15 @@ class ZoneReconciler:
             changed |= {
                 source_of(record) for kind in RECORD_KINDS for record in selected_records(zone, ctx.cache[kind])
             }
-        self.dns.channels.records_changed(zone.namespace, changed)
+        self.channels.records_changed(zone.namespace, changed)
         # A pod that has the zone now may become ready; the zone's own status need not change for that.
         complete = {server.id: server.instance for server in summary.servers if server.managed and state.has(server.id)}
         for server in complete.keys() - state.complete_servers:
-            self.dns.channels.instances.send(complete[server])
+            self.channels.instances.send(complete[server])
         state.complete_servers = frozenset(complete)
 
     def _next_pass(self, ctx: Context, state: ZoneState, summary: Summary) -> Result:
-        options = self.dns.options
+        options = self.options
         behind = max((copy.behind or copy.unsigned for copy in state.copies.values()), default=0)
         soon = min(CATCH_UP, 0.1 * 2 ** min(8, behind)) if behind else None  # secondaries need a refresh, no backoff
         if summary.ready and not summary.leaving:
@@ -437,25 +447,24 @@ class ZoneReconciler:
 
     async def clean_up(self, ctx: Context, zone: DNSZone) -> Result:
         """Remove a deleted zone from every server; done when it is gone there, or handed over to instances."""
-        dns = self.dns
         try:
             name = zone_name(zone)
         except PlanError:
             return done
-        selector = InstanceSelector(ctx.cache, dns.options.server_namespaces)
+        selector = InstanceSelector(ctx.cache, self.options.server_namespaces)
         self._put_in_catalogs(zone.ref, name, frozenset(), ctx.cache)
         chosen = () if blocker_of(selector, zone) is not None else selector.of(zone).instances
-        failed, away = await dns.remover.withdraw(ctx, zone, selector, chosen)
+        failed, away = await self.remover.withdraw(ctx, zone, selector, chosen)
         if failed:
-            grace = dns.options.deletion_grace.total_seconds()
-            waited = dns.ages.since(parse_time(zone.metadata.deletion_timestamp or "").timestamp())
+            grace = self.options.deletion_grace.total_seconds()
+            waited = self.ages.since(parse_time(zone.metadata.deletion_timestamp or "").timestamp())
             why = "; ".join(f"{server}: {text}" for server, text in sorted(failed.items()))
             if all(text.startswith(LISTED_IN) for text in failed.values()) and waited < grace:
                 return requeue(after=FIRST_RETRY * 5)  # the notification of the catalog is on its way
             if waited < grace:
                 ctx.log.warning("zone not removed yet", zone=zone.spec.zone_name, why=why)
-                return requeue(after=min(dns.options.not_ready.total_seconds(), max(0.5, grace / 20)))
-            if not dns.remover.hand_over(zone, away, ctx.cache) and waited < 2 * grace + HAND_OVER:
+                return requeue(after=min(self.options.not_ready.total_seconds(), max(0.5, grace / 20)))
+            if not self.remover.hand_over(zone, away, ctx.cache) and waited < 2 * grace + HAND_OVER:
                 return requeue(after=FIRST_RETRY)
             ctx.event(zone, "ZoneLeftBehind", f"not removed within {grace:g} s: {why}", warning=True)
         self._forget(zone.ref, ctx.cache)
@@ -468,12 +477,12 @@ class ZoneReconciler:
     def _forget(self, key: NamespacedName, cache: Any) -> None:
         self._remove_pointers(key, cache)
         self._put_in_catalogs(key, b"", frozenset(), cache)
-        state = self.dns.states.get(key)
+        state = self.states.get(key)
         if state is not None:
-            del self.dns.states[key]
-            self.dns.channels.records_changed(key.namespace, state.sources)
-        if self.dns.metrics is not None:
-            self.dns.metrics.forget(key)
+            del self.states[key]
+            self.channels.records_changed(key.namespace, state.sources)
+        if self.metrics is not None:
+            self.metrics.forget(key)
 
 
 def drift_mode(zone: DNSZone, default: DriftPolicy) -> DriftPolicy:
