@@ -152,6 +152,11 @@ LAMPS = [
         ],
     ),
     Table("Switches", ["name"]),
+    Table(
+        "Sockets",
+        ["name", "address", "panel", "note"],
+        [Row(["hall", f"http://{'socket.' * 9}example:8080", "panel-" * 9, "x" * 60], RowState.WAITING)],
+    ),
 ]
 
 
