@@ -152,6 +152,11 @@ LAMPS = [
         ],
     ),
     Table("Switches", ["name"]),
+    Table(
+        "Sockets",
+        ["name", "address", "panel", "note"],
+        [Row(["hall", f"http://{'socket.' * 9}example:8080", "panel-" * 9, "x" * 60], RowState.WAITING)],
+    ),
 ]
 
 
@@ -227,26 +232,26 @@ _HOP = {"transfer-encoding", "connection", "content-length", "host"}
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def below():
-    """`await below(url)`: the address of a page behind a proxy that serves it below a path of its own."""
+    """`await below(url)`: the address of a page behind a proxy that serves it below a path (`prefix`)."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(url):
+        async def start(url, prefix=PREFIX):
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
             application = web.Application()
-            application.router.add_route("*", PREFIX + "/{rest:.*}", functools.partial(forwarded, session, url))
+            application.router.add_route("*", prefix + "/{rest:.*}", functools.partial(forwarded, session, url, prefix))
             runner = web.AppRunner(application, shutdown_timeout=0.1)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             await web.TCPSite(runner, "127.0.0.1", 0).start()
-            return f"http://127.0.0.1:{runner.addresses[0][1]}{PREFIX}/"
+            return f"http://127.0.0.1:{runner.addresses[0][1]}{prefix}/"
 
         yield start
 
 
-async def forwarded(session, url, request):
+async def forwarded(session, url, prefix, request):
     """What the server at `url` says, as it says it, bit by bit."""
     asked = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
-    target = URL(f"{url}/{request.rel_url.raw_path.removeprefix(PREFIX + '/')}", encoded=True)
+    target = URL(f"{url}/{request.rel_url.raw_path.removeprefix(prefix + '/')}", encoded=True)
     target = target.with_query(request.rel_url.raw_query_string)
     body = await request.read()
     async with session.request(request.method, target, headers=asked, data=body, allow_redirects=False) as answer:

@@ -104,7 +104,7 @@ async def test_a_workload_says_which_sources_and_rules_restart_it(page, shop):
     await go(page, shop, "/workloads/deployment/shop/search")
     rows = page.locator("tbody tr")
     await expect(rows).to_have_count(2)
-    await expect(rows.filter(has_text="search-index")).to_contain_text("changed")
+    await expect(rows.filter(has_text="search-index")).to_contain_text("Changed")
     await expect(rows.filter(has_text="configmap/logging")).to_contain_text("level")
     await go(page, shop, "/workloads/deployment/shop/legacy-erp")
     await expect(page.locator("main")).to_contain_text("steersman.dev/reload: off on the workload")
@@ -117,10 +117,17 @@ async def test_operators_show_their_tables_with_states_in_words(page, shop):
     await expect(page.locator("h3", has_text="Switches")).to_be_visible()
 
 
+async def test_long_addresses_do_not_push_the_state_of_a_row_out_of_sight(page, shop):
+    await go(page, shop, "/operators")
+    table = page.locator(".table", has_text="Sockets").locator(".scroll")
+    assert await table.evaluate("box => box.scrollWidth <= box.clientWidth")
+    await expect(table.locator("td", has_text="Waiting")).to_be_visible()
+
+
 async def test_health_shows_watches_queues_and_charts(page, shop):
     await go(page, shop, "/health")
     await expect(page.locator("tr", has_text="reload-deployments")).to_be_visible()
-    await expect(page.locator("tr", has_text="deployments.apps").first).to_contain_text("synced")
+    await expect(page.locator("tr", has_text="deployments.apps").first).to_contain_text("Ready")
     assert await page.locator("figure.chart").count() == 5
     line = page.locator("figure.chart .line").first
     await expect(line).to_have_attribute("d", re.compile("L"))  # two samples at least: it goes on by itself
@@ -277,11 +284,23 @@ async def test_the_map_is_readable_and_scrolls_on_a_phone(browser, shop):
         await expect(page.locator(".panel")).to_contain_text("used by")
 
 
+# the text of a view without its times
+UNTIMED = """view => {
+  const copy = view.cloneNode(true);
+  copy.querySelectorAll("time").forEach(time => time.remove());
+  return copy.textContent;
+}"""
+
+
 async def test_times_are_absolute_on_hover(page, shop):
-    await go(page, shop, "/")
     absolute = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
-    for time in await page.locator("time").all():
-        await expect(time).to_have_attribute("title", absolute)
+    for view in ("/", "/history", "/workloads/deployment/shop/frontend", "/health"):
+        await go(page, shop, view)
+        titles = await page.locator("time").evaluate_all("times => times.map(time => time.title)")
+        assert titles, view
+        assert [title for title in titles if not absolute.fullmatch(title)] == [], view
+        told = await page.locator("main").evaluate(UNTIMED)
+        assert not re.search(r"\d (s|min|h|d) ago", told), view
 
 
 async def test_the_theme_button_says_what_it_shows_and_what_it_does(page, shop):

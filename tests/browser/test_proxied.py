@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from datetime import UTC, datetime
 
 import pytest
 from playwright.async_api import expect
+from prometheus_client import CollectorRegistry
+
+from steersman.kube.api.objects import ObjectMeta
+from steersman.kube.api.times import format_micro_time
+from steersman.kube.api.types import Lease, LeaseSpec
+from steersman.runtime.leaderelection.elector import LeaderElector, LeaseLock
+from steersman.runtime.manager.manager import Manager
+from steersman.testing import eventually
+from steersman.web.site import attach
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
@@ -47,3 +58,29 @@ async def test_changes_come_and_the_map_is_drawn_below_the_path(page, shop, belo
     await page.keyboard.press("Enter")
     await expect(page.locator("h1")).to_have_text(name)
     assert page.url.startswith(f"{root}workloads/")
+
+
+async def test_a_standby_behind_the_pod_proxy_links_to_the_page_of_the_leader(page, shop, below):
+    now, hour = format_micro_time(datetime.now(UTC)), 3600
+    held = LeaseSpec(holder_identity="steersman-a_0f3a", lease_duration_seconds=hour, acquire_time=now, renew_time=now)
+    await shop.client.create(Lease(metadata=ObjectMeta(name="standby", namespace="default"), spec=held))
+    elector = LeaderElector(LeaseLock(shop.client, "standby", "default"), identity="steersman-b_77c1")
+    manager = Manager(shop.client, [], elector=elector, listen="127.0.0.1:0", registry=CollectorRegistry())
+    attach(manager)
+    running = asyncio.create_task(manager.run())
+    try:
+        await eventually(lambda: elector.leader, "the elector has read the Lease", timeout=90)
+        url = f"http://127.0.0.1:{manager.health.port}"
+        root = await below(url, "/api/v1/namespaces/ops/pods/http:steersman-b:8080/proxy")
+        await page.goto(root)
+        await expect(page.locator("#process")).to_have_text("Standby")
+        link = page.locator("#leader")
+        await expect(link).to_be_visible()
+        there = root.replace("steersman-b", "steersman-a")
+        assert await link.evaluate("link => link.href") == there
+        await page.goto(url)  # without the proxy there is no way from here to another pod: a command instead
+        await expect(page.locator(".standby")).to_contain_text("kubectl port-forward -n default pod/steersman-a 8080")
+        await expect(page.locator("#leader")).to_be_hidden()
+    finally:
+        manager.stop()
+        await running

@@ -59,6 +59,7 @@ log = Logger(__name__)
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _VALUES: Final = (ConfigMap.KIND, Secret.KIND)  # kinds whose annotations may hold values a second time
+NOT_INSTALLED: Final = "kind not installed"
 ABSENT: Final = "the server has no such kind (is the CustomResourceDefinition installed?)"
 
 
@@ -183,7 +184,7 @@ class SharedInformer(Generic[T]):
     def _coverage(self) -> str:
         statuses = [reflector.status for reflector in self._scopes.values()]
         if statuses and all(self._optional and isinstance(status.error, NotFound) for status in statuses):
-            return "kind not installed"
+            return NOT_INSTALLED
         if self._by_name != "never" and any(status.refused for status in statuses):
             return "list forbidden, names in use are watched one by one"
         unseen = sum(scope is not None and not found.status.synced for scope, found in self._scopes.items())

@@ -30,7 +30,7 @@ _SERIES: Final = (
     ("reconcile time", "ms"),
     ("queue wait", "ms"),
     ("keys in queues", "keys"),
-    ("oldest watch", "s"),
+    ("oldest watch event", "s"),
 )
 
 
@@ -63,6 +63,7 @@ class HealthReader:
                     revision=watch.resource_version,
                     problem=watch.problem,
                     unknown=watch.unknown,
+                    unseen=sorted(watch.unseen),
                     coverage=watch.coverage,
                 )
                 for watch in manager.watches()
@@ -101,7 +102,7 @@ class HealthReader:
             "reconcile time": 1000 * (now.seconds - before.seconds) / done if done else 0.0,
             "queue wait": 1000 * (now.queue_seconds - before.queue_seconds) / queued if queued else 0.0,
             "keys in queues": float(sum(sum(engine.queue.describe(0)["counts"].values()) for engine in engines)),
-            "oldest watch": max(ages, default=0.0),
+            "oldest watch event": max(ages, default=0.0),
         }
         for name, value in values.items():
             self._samples[name].append(round(value, 3))

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
+from steersman.cache.informer import NOT_INSTALLED
 from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.runtime.manager.operator_bundle import RowProblem, RowState
 from steersman.runtime.manager.operator_report import OperatorReport
@@ -178,7 +179,19 @@ class WatchHealth(_Value, frozen=True, kw_only=True):
     revision: str = ""
     problem: str | None = None
     unknown: str | None = None  # why nothing is known of its objects, where that stops nothing
+    unseen: list[str] = []  # namespaces that have never been listed
     coverage: str = ""  # what its objects are, where they are not the whole collection
+
+    @property
+    def state(self) -> tuple[RowState, str]:
+        """Its state in the words of the page, and what is to be said about it."""
+        if self.problem:
+            return RowState.BAD, self.problem
+        if self.unknown or self.unseen:
+            return RowState.UNKNOWN, self.unknown or self.coverage
+        if self.coverage == NOT_INSTALLED:
+            return RowState.OFF, self.coverage
+        return (RowState.GOOD, self.coverage) if self.synced else (RowState.BUSY, "the first list is under way")
 
 
 class ControllerHealth(_Value, frozen=True, kw_only=True):

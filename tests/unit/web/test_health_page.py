@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
-from steersman.web.markup import Element
+from steersman.cache.informer import NOT_INSTALLED
+from steersman.web.markup import Element, text_of
 from steersman.web.model import WatchHealth
 from steersman.web.pages import health
 
@@ -34,3 +36,25 @@ def test_the_last_event_of_a_watch_is_an_absolute_time_on_hover(vitals, at):
 def test_a_watch_of_which_nothing_is_known_has_the_colour_of_unknown(vitals, at):
     states = [span.attributes.get("class") for span in elements(drawn(vitals, at, unknown="forbidden"), "span")]
     assert "state unknown" in states
+
+
+@pytest.mark.parametrize(
+    ("watch", "word", "note"),
+    [
+        ({}, "Ready", ""),
+        ({"coverage": NOT_INSTALLED}, "Off", NOT_INSTALLED),
+        ({"coverage": "list forbidden, names in use are watched one by one"}, "Ready", "list forbidden"),
+        ({"coverage": "1 of 3 namespaces unknown", "unseen": ["shop"]}, "Unknown", "1 of 3 namespaces"),
+        ({"unknown": "list forbidden"}, "Unknown", "list forbidden"),
+        ({"problem": "connection refused"}, "Failing", "connection refused"),
+    ],
+)
+def test_a_watch_has_the_words_of_every_other_state(vitals, at, watch, word, note):
+    (row,) = [row for row in elements(drawn(vitals, at, **watch), "tr") if "configmaps" in text_of(row)]
+    cell = text_of(elements(row, "td")[1])
+    assert f" {word}" in cell
+    assert note in cell
+
+
+def test_a_watch_before_its_first_list_is_progressing():
+    assert WatchHealth(name="pods", objects=0, synced=False).state[0].word == "Progressing"

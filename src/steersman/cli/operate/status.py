@@ -277,7 +277,7 @@ def _controllers(to: Console, health: ProcessHealth) -> None:
         ("controller", "running", "ready", "waiting", "done", "failed", "retries", "reconcile"),
         [
             (
-                controller.name if controller.synced else f"{controller.name} (not synced)",
+                controller.name if controller.synced else f"{controller.name} (Progressing)",
                 f"{controller.running}/{controller.workers}",
                 controller.ready,
                 controller.waiting,
@@ -309,9 +309,8 @@ def _watches(to: Console, health: ProcessHealth) -> None:
 
 
 def _state(watch: WatchHealth) -> str:
-    if watch.problem or watch.unknown:
-        return watch.problem or f"unknown: {watch.unknown}"
-    return watch.coverage or ("synced" if watch.synced else "not synced")
+    state, note = watch.state
+    return f"{state.word}: {note}" if note else state.word
 
 
 def _waiting(to: Console, now: Now) -> None:

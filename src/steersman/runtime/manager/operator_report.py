@@ -137,7 +137,7 @@ def _table_of_kind(target: Any, runners: Sequence[ControllerRunner]) -> Table:
             if row.state is not RowState.GOOD or good <= LISTED:
                 rows.append(row)
     total = len(rows) + max(0, good - LISTED)
-    return Table(kind.plural, ("namespace", "name", "reason"), rows, total=total)
+    return Table(kind.plural, ("name", "namespace", "reason"), rows, total=total)
 
 
 def _row(kind: Any, found: Any, stuck: dict[str, str]) -> Row:
@@ -155,7 +155,7 @@ def _row(kind: Any, found: Any, stuck: dict[str, str]) -> Row:
             + (f" -n {found.namespace}" if found.namespace else ""),
             runbook="SteersmanReconcileStuck" if where in stuck else "",
         )
-    return Row((found.namespace, found.name, reason), state, note, problem=problem)
+    return Row((found.name, found.namespace, reason), state, note, problem=problem)
 
 
 def state_by_conditions(status: Any, *, deleting: bool = False) -> tuple[RowState, str, str]:

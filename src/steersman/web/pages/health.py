@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from steersman.runtime.manager.operator_bundle import RowState
 from steersman.web import views
 from steersman.web.markup import Element, h
-from steersman.web.pages.components import age, duration, grid, sign
+from steersman.web.pages.components import age, duration, grid, row_state, sign
 from steersman.web.pages.layout import document
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _table(title: str, columns: tuple[str, ...], rows: list[list[Element]]) -> E
 
 def _controller(controller: ControllerHealth) -> list[Element]:
     return [
-        h("td", {}, controller.name, None if controller.synced else sign("waiting", "not synced")),
+        h("td", {}, controller.name, None if controller.synced else row_state(RowState.BUSY)),
         h("td", {"class": "number"}, f"{controller.running}/{controller.workers}"),
         *(
             h("td", {"class": "number"}, number)
@@ -173,17 +174,11 @@ def _ms(seconds: float | None) -> str:
 
 
 def _watch(watch: WatchHealth, now: datetime) -> list[Element]:
-    state = sign("good", "synced") if watch.synced else sign("waiting", "not synced")
-    if watch.coverage:
-        state = sign("off", watch.coverage)
-    if watch.unknown:
-        state = sign("unknown", f"unknown: {watch.unknown}")
-    if watch.problem:
-        state = sign("bad", watch.problem)
+    state, note = watch.state
     last = None if watch.age_seconds is None else now - timedelta(seconds=watch.age_seconds)
     return [
         h("td", {}, watch.name),
-        h("td", {}, state),
+        h("td", {}, row_state(state), h("span", {"class": "note"}, note) if note else None),
         h("td", {"class": "number"}, "-" if watch.unknown else watch.objects),
         h("td", {"class": "number"}, age(last, now)),
         h("td", {}, h("code", {}, watch.revision)),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from steersman.web.snapshot_cache import SnapshotCache
 
 MOST = 500  # rows of one table
+LONG = 32  # characters of a word that may break
 
 
 def page(cache: SnapshotCache, _path: dict[str, str], _query: Any) -> Element:
@@ -78,10 +79,14 @@ def _table(table: Table, operator: str, now: datetime) -> Element:
 def _row(row: Row, now: datetime, *, stated: bool) -> list[Element]:
     said = row.note and row.note not in row.cells  # a cell may say it already
     state = h("td", {}, row_state(row.state, row.word), h("span", {"class": "note"}, row.note) if said else None)
-    cells = [
-        h("td", {"class": "number" if isinstance(cell, int | float) else None}, _cell(cell, now)) for cell in row.cells
-    ]
+    cells = [h("td", {"class": _class(cell)}, _cell(cell, now)) for cell in row.cells]
     return [*cells, state] if stated else cells
+
+
+def _class(cell: object) -> str | None:
+    if isinstance(cell, str) and any(len(word) > LONG for word in cell.split()):
+        return "long"  # an address breaks anywhere rather than push the state out of sight
+    return "number" if isinstance(cell, int | float) else None
 
 
 def _cell(cell: object, now: datetime) -> object:

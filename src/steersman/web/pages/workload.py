@@ -106,9 +106,9 @@ def _edge(edge: Edge, node: WorkloadNode) -> list[Element]:
     keys: object = h("span", {"class": "quiet"}, "all of them")
     if edge.keys is not None:
         keys = [h("code", {"class": "key"}, key) for key in edge.keys]
-    state = sign("waiting", "changed") if edge.changed else sign("good", "applied")
+    state = sign("waiting", "Changed") if edge.changed else sign("good", "Current")
     if not edge.digest:
-        state = sign("off", "optional, absent") if edge.optional else sign("bad", "missing")
+        state = sign("off", "Absent, optional") if edge.optional else sign("bad", "Missing")
     if node.standing is RestartState.UNKNOWN:
         state = sign("unknown", "Unknown")
     return [

@@ -74,7 +74,7 @@ function start(box) {
     const whole = Math.min(wide / (plan.width + 40), high / (plan.height + 40));
     zoom = Math.min(1.25, Math.max(0.02, phone.matches ? wide / (plan.width + 16) : whole));
     x = (wide - plan.width * zoom) / 2;
-    y = phone.matches ? 0 : Math.max(20 * zoom, (high - plan.height * zoom) / 2);
+    y = phone.matches ? 8 : Math.max(20 * zoom, (high - plan.height * zoom) / 2);
     moved = false;
     redraw();
   }
@@ -343,7 +343,7 @@ function visible(node, seen) {
 
 // as many characters as fit, reckoned and not measured: measuring thousands of labels costs more than drawing them
 function clipped(text, width, height) {
-  const fits = Math.floor(width / (height * 0.54));
+  const fits = Math.floor(width / (height * 0.6));
   return text.length <= fits ? text : `${text.slice(0, Math.max(1, fits - 1))}…`;
 }
 

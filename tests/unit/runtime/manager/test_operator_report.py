@@ -117,7 +117,7 @@ async def test_a_controller_without_tables_shows_its_objects_by_their_conditions
         *(Lamp(metadata=ObjectMeta(name=name, namespace="home"), status=was) for name, (was, _) in STATUSES.items())
     )
     report = manager.reports["lamp"]()
-    assert {row.cells[1]: row.state for row in report.tables[0].rows} == {
+    assert {row.cells[0]: row.state for row in report.tables[0].rows} == {
         name: state for name, (_, state) in STATUSES.items()
     }
     assert report.headline == "2 of 7 lamps ready, 2 failing, 3 progressing"

@@ -23,12 +23,12 @@ def tables(cluster: Cluster) -> Sequence[Table]:
     return [
         Table(
             "Performers",
-            ("Namespace", "Name", "Phase", "Ready", "Image", "Pod", "Endpoint"),
+            ("name", "namespace", "phase", "ready", "image", "pod", "endpoint"),
             [performer_row(performer) for performer in cached_objects(cluster, StoredPerformer)],
         ),
         Table(
             "Executors",
-            ("Namespace", "Name", "Phase", "Ready", "Image"),
+            ("name", "namespace", "phase", "ready", "image"),
             [executor_row(executor) for executor in cached_objects(cluster, StoredExecutor)],
         ),
     ]
@@ -39,7 +39,7 @@ def performer_row(performer: StoredPerformer) -> Row:
     spec, status = performer.spec or {}, performer.status or {}
     ready = f"{status.get('readyReplicas') or 0}/{_number(spec.get('replicas'), 1)}"
     cells = (
-        *(performer.namespace, performer.name, _text(status.get("phase")) or "New", ready),
+        *(performer.name, performer.namespace, _text(status.get("phase")) or "New", ready),
         *(_text(spec.get("image")), _text(status.get("podName")), _text(status.get("grpcEndpoint"))),
     )
     state, note = _state(status, ready=status.get("ready") is True)
@@ -52,7 +52,7 @@ def executor_row(executor: StoredExecutor) -> Row:
     wanted = _number(spec.get("replicas"), 1)
     number = _number(status.get("readyReplicas"), 0)
     cells = (
-        *(executor.namespace, executor.name, _text(status.get("phase")) or "New"),
+        *(executor.name, executor.namespace, _text(status.get("phase")) or "New"),
         *(f"{number}/{wanted}", _text(spec.get("image"))),
     )
     if status.get("phase") == "Stopped":

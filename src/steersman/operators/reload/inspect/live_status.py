@@ -230,7 +230,7 @@ def tables_of(view: ReloadView) -> list[Table]:
             good="current",
         ),
         Table("Waiting for approval", ("source", "digest", "limit", "workloads"), _approval_rows(view), counted=False),
-        Table("Last restarts", ("workload", "at", "sources", "outcome", "seconds"), _history_rows(view), counted=False),
+        Table("Last restarts", ("workload", "at", "sources", "seconds"), _history_rows(view), counted=False),
     ]
 
 
@@ -347,7 +347,6 @@ def _history_rows(view: ReloadView) -> list[Row]:
                 str(restart.workload),
                 format_time(restart.at),
                 restart.sources,
-                restart.outcome.phase,
                 None if restart.outcome.seconds is None else round(restart.outcome.seconds),
             ),
             states.get(restart.outcome.phase, RowState.OFF),

@@ -319,11 +319,13 @@ async def write_config_status(ctx: Context, targets: Targets, key: NamespacedNam
 
 def tables(views: Sequence[TargetView]) -> Sequence[Table]:
     """The services and toolsets of all targets."""
-    services = [_service_row(view, service) for view in views for service in view.services]
+    several = len(views) > 1
+    services = [_service_row(view, service, several=several) for view in views for service in view.services]
+    columns = ("service", "namespace", "type", "endpoint", "health", "matched by", "last check")
     return (
         Table(
             "Services",
-            ("service", "namespace", "type", "endpoint", "state", "matched by", "last check", "target"),
+            (*columns, "target") if several else columns,
             services[:_SHOWN_ROWS],
         ),
         Table(
@@ -334,7 +336,7 @@ def tables(views: Sequence[TargetView]) -> Sequence[Table]:
     )
 
 
-def _service_row(view: TargetView, service: ServiceView) -> Row:
+def _service_row(view: TargetView, service: ServiceView, *, several: bool) -> Row:
     state = RowState.GOOD if service.included else RowState.BAD
     if service.state == HealthState.UNKNOWN:
         state = RowState.BUSY
@@ -348,7 +350,7 @@ def _service_row(view: TargetView, service: ServiceView) -> Row:
         state = RowState.OFF
     cells = (
         *(service.name, service.namespace, service.type, service.endpoint, service.state),
-        *(service.reason, service.last_check, view.name),
+        *(service.reason, service.last_check, *([view.name] if several else [])),
     )
     problem = None
     if state is RowState.BAD:
