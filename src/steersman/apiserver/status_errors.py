@@ -69,7 +69,8 @@ def _details(name: str, group: str, kind: str, **more: Any) -> dict[str, Any]:
     details: dict[str, Any] = {"name": name} if name else {}
     if group:
         details["group"] = group
-    details["kind"] = kind
+    if kind:
+        details["kind"] = kind
     return details | more
 
 

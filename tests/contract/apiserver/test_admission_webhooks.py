@@ -367,6 +367,17 @@ async def test_a_webhook_of_one_version_is_asked_about_the_others(api: RawApi, n
     assert stub.asked("/exact") == []
 
 
+async def test_a_put_that_creates_shows_the_version_it_named(api: RawApi, ns: Space, stub: WebhookStub):
+    stub.on("/seen", lambda _: allowed())
+    await stub.configure(api, ns, validating=[stub.webhook("/seen", rule("leases", group="coordination.k8s.io"))])
+    path = ns.at("coordination.k8s.io/v1", "leases/a")
+    made = await api.put(path, {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {}})
+    [request] = stub.asked("/seen")
+    assert (made.status, request["operation"]) == (201, "CREATE")
+    assert request["object"]["metadata"]["resourceVersion"] == "1"
+    assert made.revision != "1"
+
+
 # Order
 
 

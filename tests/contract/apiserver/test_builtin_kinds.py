@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from steersman.testing.raw_api import ApiServer, RawResponse
+    from tests.support.manifests import Space
 
 AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 STREAMS = {"attach", "exec", "log", "portforward", "proxy"}
@@ -329,3 +330,15 @@ async def test_requests_can_be_selected_by_their_signer(api: RawApi):
     await made(api, "a")
     found = await api.get(REQUESTS, fieldSelector="spec.signerName=example.org/nobody")
     assert (found.status, found.names) == (200, [])
+
+
+async def test_an_autoscaler_of_v1_has_the_default_target_in_both_versions(api: RawApi, ns: Space):
+    spec = {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+    made = await api.post(
+        ns.at("autoscaling/v1", "horizontalpodautoscalers"), {"metadata": {"name": "a"}, "spec": spec}
+    )
+    assert made.body["spec"]["targetCPUUtilizationPercentage"] == 80
+    (entry,) = made.body["metadata"]["managedFields"]
+    assert "f:targetCPUUtilizationPercentage" in entry["fieldsV1"]["f:spec"]
+    read = await api.get(ns.at("autoscaling/v2", "horizontalpodautoscalers/a"))
+    assert read.body["spec"]["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 80}

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from steersman.testing.raw_api import RawApi, ssl_context
 from tests.support.differential import Difference, Duel, Step
-from tests.support.differential.generation import sequences
 from tests.support.differential.normalize import Normalizer
+from tests.support.differential.topics import sequences_about
+from tests.support.webhooks import WebhookStub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -36,21 +37,21 @@ async def duel(real: ApiServer, embedded: ApiServer) -> AsyncIterator[Duel]:
         RawApi(server.url, token=server.token, ssl_context=ssl_context(server.ca_pem), user_agent="differential")
         for server in (real, embedded)
     ]
-    async with clients[0], clients[1]:
-        duel = Duel(*clients)
+    async with clients[0], clients[1], WebhookStub() as stub:
+        duel = Duel(*clients, stub)
         await duel.prepare()
         yield duel
 
 
 def random_sequences(
-    part: int, *, kinds: tuple[str, ...] = (), count: int = SEQUENCES // PARTS
+    part: int, topic: str = "general", *, count: int = SEQUENCES // PARTS
 ) -> Callable[..., Awaitable[None]]:
     """One share of the sequences, with its own seed, so that workers can run shares at the same time."""
 
     @pytest.mark.timeout(900)  # a failure is made small before it is shown
     @seed(SEED + part)
     @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(steps=sequences(kinds=kinds))
+    @given(steps=sequences_about(topic))
     async def test(duel: Duel, steps: list[Step]) -> None:
         try:
             await duel.fight(steps, f"fuzz-{part}-{next(_numbers)}")
@@ -65,7 +66,12 @@ test_random_sequences_are_answered_alike_1 = random_sequences(1)
 test_random_sequences_are_answered_alike_2 = random_sequences(2)
 test_random_sequences_are_answered_alike_3 = random_sequences(3)
 test_random_sequences_are_answered_alike_4 = random_sequences(4)
-test_random_sequences_in_several_versions_are_answered_alike = random_sequences(5, kinds=("gadget",), count=25)
+test_random_sequences_in_several_versions_are_answered_alike = random_sequences(5, "versions", count=25)
+test_random_scales_are_answered_alike = random_sequences(6, "scales", count=25)
+test_random_evictions_are_answered_alike = random_sequences(7, "evictions", count=25)
+test_random_sequences_within_a_quota_are_answered_alike = random_sequences(8, "quotas", count=10)
+test_random_owners_leave_the_same_behind = random_sequences(9, "owners", count=10)
+test_random_sequences_with_webhooks_are_asked_about_and_answered_alike = random_sequences(10, "webhooks", count=25)
 
 
 # What the comparison itself must see and must not see

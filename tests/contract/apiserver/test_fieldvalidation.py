@@ -33,6 +33,13 @@ async def test_strict_refuses_unknown_fields(api: RawApi, ns: Space):
     assert tuple(sorted(got.body["message"].removeprefix(prefix).split(", "))) == UNKNOWN
 
 
+async def test_strict_refuses_a_patch_with_an_unknown_field_without_naming_a_kind(api: RawApi, ns: Space):
+    await api.post(ns.core("configmaps"), configmap("a"))
+    got = await api.patch(ns.core("configmaps/a"), {"unknown": 1}, fieldValidation="Strict")
+    assert got.status == 422
+    assert sorted(got.body["details"]) == ["causes"]
+
+
 @pytest.mark.parametrize("query", [{"fieldValidation": "Warn"}, {}])
 async def test_warn_is_the_default_and_drops_with_a_warning(api: RawApi, ns: Space, query: dict[str, str]):
     got = await api.post(ns.at("apps/v1", "deployments"), with_unknown_fields(), **query)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.manifests import deployment, pod, widget
 
 if TYPE_CHECKING:
@@ -129,6 +131,27 @@ async def test_an_evicted_pod_is_deleted(api: RawApi, pods: Space):
     got = await api.post(pods.core("pods/a/eviction"), eviction("a", pods))
     assert (got.status, got.body["status"]) == (201, "Success")
     assert (await api.get(pods.core("pods/a"))).status == 404
+
+
+@pytest.mark.parametrize("held", [[], ["example.org/hold"]])
+async def test_an_eviction_of_the_expected_revision_is_done(api: RawApi, pods: Space, held: list[str]):
+    made = await api.post(pods.core("pods"), pod("a", finalizers=held))
+    options = {"preconditions": {"resourceVersion": made.revision, "uid": made.body["metadata"]["uid"]}}
+    got = await api.post(pods.core("pods/a/eviction"), eviction("a", pods) | {"deleteOptions": options})
+    assert got.status == 201, got.body
+    left = await api.get(pods.core("pods/a"))
+    assert (left.status == 404) is not bool(held)
+
+
+@pytest.mark.parametrize("expected", [{"resourceVersion": "1"}, {"uid": "another"}])
+async def test_an_eviction_of_another_revision_or_uid_leaves_the_pod_as_it_is(
+    api: RawApi, pods: Space, expected: dict[str, str]
+):
+    made = await api.post(pods.core("pods"), pod("a"))
+    body = eviction("a", pods) | {"deleteOptions": {"preconditions": expected}}
+    got = await api.post(pods.core("pods/a/eviction"), body)
+    assert (got.status, got.body["reason"]) == (409, "Conflict")
+    assert (await api.get(pods.core("pods/a"))).revision == made.revision
 
 
 async def test_a_budget_refuses_an_eviction(api: RawApi, pods: Space):

@@ -195,6 +195,14 @@ async def test_tolerations_are_only_added(api: RawApi, pods: Space):
         assert causes(refusal) == {(FORBIDDEN, "spec.tolerations")}
 
 
+async def test_the_default_tolerations_of_a_pod_come_back_when_an_update_leaves_them_out(api: RawApi, pods: Space):
+    made = await api.post(pods.core("pods"), pod("web"))
+    wanted = {"key": "z", "operator": "Exists"}
+    changed = await api.put(pods.core("pods/web"), made.body | {"spec": made.body["spec"] | {"tolerations": [wanted]}})
+    assert changed.status == 200
+    assert changed.body["spec"]["tolerations"] == [wanted, *made.body["spec"]["tolerations"]]
+
+
 async def test_only_the_seconds_of_a_toleration_change(api: RawApi, pods: Space):
     changed = await rescheduled(api, pods, tolerations=lambda known: [known[0] | {"tolerationSeconds": 9}, *known[1:]])
     assert changed.status == 200

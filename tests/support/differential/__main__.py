@@ -21,8 +21,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from steersman.testing.raw_api import RawApi, ssl_context
 from tests.support.differential.duel import Difference, Duel, lines
-from tests.support.differential.generation import sequences
 from tests.support.differential.steps import Step, from_lines, to_lines
+from tests.support.differential.topics import TOPICS, mixed_sequences, sequences_about
+from tests.support.webhooks import WebhookStub
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--sequences", "count", default=500, show_default=True, help="How many sequences to try.")
 @click.option("--seed", "number", type=int, help="Where the random numbers start; printed, and random if left out.")
-@click.option("--kinds", help="Only these kinds, such as gadget, which has two versions; separated by commas.")
+@click.option("--topics", help=f"Only sequences about these of {', '.join(TOPICS)}; separated by commas.")
 @click.option("--longest", default=12, show_default=True, help="The most steps of one sequence.")
 @click.option("--survey", is_flag=True, help="Go on after a difference and count them by kind.")
 @click.option("--replay", type=click.Path(exists=True, path_type=Path), help="Run the steps of this file only.")
-def main(count: int, number: int | None, kinds: str | None, longest: int, survey: bool, replay: Path | None) -> None:
+def main(count: int, number: int | None, topics: str | None, longest: int, survey: bool, replay: Path | None) -> None:
     """Send random sequences of requests to the embedded and to a real API server, and compare every answer."""
     number = random.SystemRandom().randrange(2**32) if number is None else number
     with asyncio.Runner() as runner:
@@ -51,7 +52,7 @@ def main(count: int, number: int | None, kinds: str | None, longest: int, survey
                 _say("no difference" if found is None else str(found))
                 sys.exit(0 if found is None else 3)
             _say(f"seed {number}")
-            drawn = sequences(longest=longest, kinds=tuple(kinds.split(",")) if kinds else ())
+            drawn = sequences_about(*topics.split(","), longest=longest) if topics else mixed_sequences(longest)
             sys.exit((_survey if survey else _hunt)(arena, count, number, drawn))
         finally:
             arena.close()
@@ -87,7 +88,7 @@ class Arena:
         embedded = await self._stack.enter_async_context(EmbeddedServer())
         real = await self._stack.enter_async_context(ControlPlane(controllers=LIFECYCLE_CONTROLLERS))
         apis = [await self._stack.enter_async_context(_client(server)) for server in (real, embedded)]
-        self._duel = Duel(*apis)
+        self._duel = Duel(*apis, await self._stack.enter_async_context(WebhookStub()))
         await self._duel.prepare()
 
     async def _fight(self, steps: list[Step], namespace: str) -> Difference | None:

@@ -7,14 +7,18 @@ difference ends the sequence, because from then on the two servers hold differen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steersman.testing import eventually
 from steersman.testing.raw_api import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from tests.support.differential.controllers import Collector, Quota, left_over
+from tests.support.differential.hooks import Hooks, reviewed
 from tests.support.differential.normalize import Normalizer
-from tests.support.differential.steps import GROUP, KINDS, Step
+from tests.support.differential.steps import GROUP, KINDS, Owner, Step
 from tests.support.manifests import (
     WIDGET_SCHEMA,
     configmap,
@@ -31,12 +35,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.testing.raw_api import RawApi, RawResponse, WatchStream
+    from tests.support.webhooks import WebhookStub
 
 __all__ = ["Difference", "Duel"]
 
 _PATCHES = {"merge": MERGE_PATCH, "json": JSON_PATCH, "strategic": STRATEGIC_PATCH, "apply": APPLY}
 _NOT_PUBLISHED = "metadata.name!=kube-root-ca.crt"  # a controller of the real server writes it when it likes
 _LAST = "zz-last"  # the object whose event ends every watch
+_COLLECTION = 20.0  # seconds that the collector of the real server may need more than it did for its chain
+_NEVER = "00000000-0000-0000-0000-000000000000"  # the uid of no object
 _EVERY_LABEL = {"app": "web", "tier": "front"}
 
 
@@ -60,9 +67,11 @@ class Difference(AssertionError):  # noqa: N818  (a finding, not a failure of th
 class Side:
     """One server during one sequence."""
 
-    def __init__(self, api: RawApi, namespace: str) -> None:
+    def __init__(self, api: RawApi, namespace: str, hooks: Hooks) -> None:
         self._api = api
         self._namespace = namespace
+        self._hooks = hooks
+        self._quota: Quota | None = None
         self._normalizer = Normalizer()
         self._revisions: dict[tuple[str, str], list[str]] = {}
         self._uids: dict[tuple[str, str], str] = {}
@@ -89,16 +98,35 @@ class Side:
             await opened.__aexit__()
 
     async def take(self, step: Step) -> Any:
-        """Do one step and return what was seen."""
+        """Do one step and return what was seen, by the client and by webhooks."""
+        seen = await self._take(step)
+        asked = self._hooks.asked()
+        return seen if step.verb == "clear" or not asked else [seen, [self._review(*item) for item in asked]]
+
+    def _review(self, role: str, request: dict[str, Any]) -> Any:
+        objects = {name: self._normalizer.value(request.get(name)) for name in ("object", "oldObject")}
+        return {"role": role, **reviewed(request), **objects}
+
+    async def settle(self) -> None:
+        """Wait for the garbage collector."""
+        await Collector(self._api, self._namespace).settle()
+
+    async def left_over(self) -> list[Any]:
+        """What the garbage collector has left."""
+        return await left_over(self._api, self._namespace)
+
+    async def _take(self, step: Step) -> Any:
         match step.verb:
+            case "limit" | "count" | "collect":
+                return await self._control(step)
             case "list":
                 return await self._list(step)
             case "watch":
                 return await self._watch(step)
             case "get":
                 answer = await self._api.get(self._path(step, step.name, step.subresource))
-            case "create":
-                answer = await self._api.post(self._path(step), self._body(step), **self._query(step))
+            case "create" | "evict":
+                answer = await self._post(step)
             case "replace":
                 path = self._path(step, step.name, step.subresource)
                 answer = await self._api.put(path, self._body(step), **self._query(step))
@@ -114,6 +142,20 @@ class Side:
         self._remember(step, answer)
         return self._normalizer.answer(answer.status, answer.body, answer.warnings)
 
+    async def _control(self, step: Step) -> Any:
+        """What is a controller's work on a real server."""
+        if step.verb == "collect":
+            return [self._normalizer.value(item) for item in await self.left_over()]
+        if step.verb == "limit":
+            self._quota = Quota(self._api, self._namespace, step.name, step.body)
+            return await self._quota.create()
+        return await self._quota.count() if self._quota is not None else None
+
+    async def _post(self, step: Step) -> RawResponse:
+        if step.verb == "create":
+            return await self._api.post(self._path(step), self._body(step), **self._query(step))
+        return await self._api.post(self._path(step, step.name, "eviction"), self._eviction(step), **self._query(step))
+
     async def _modify(self, step: Step) -> Any:
         path = self._path(step, step.name, step.subresource)
         live = await self._api.get(path)
@@ -126,13 +168,20 @@ class Side:
         self._remember(step, answer)
         return self._normalizer.answer(answer.status, answer.body, answer.warnings)
 
-    async def _delete(self, step: Step) -> RawResponse:
-        options: dict[str, Any] = {}
+    def _preconditions(self, step: Step) -> dict[str, Any]:
+        wanted: dict[str, Any] = {}
         if (revision := self._revision(step)) is not None:
-            options.setdefault("preconditions", {})["resourceVersion"] = revision
+            wanted["resourceVersion"] = revision
         if step.uid != "none":
-            uid = self._uids.get((step.kind, step.name), "unknown") if step.uid == "live" else "wrong"
-            options.setdefault("preconditions", {})["uid"] = uid
+            wanted["uid"] = self._uids.get((step.kind, step.name), "unknown") if step.uid == "live" else "wrong"
+        return {"preconditions": wanted} if wanted else {}
+
+    def _eviction(self, step: Step) -> dict[str, Any]:
+        options = step.body.get("deleteOptions", {}) | self._preconditions(step)
+        return {**step.body, "deleteOptions": options} if options else dict(step.body)
+
+    async def _delete(self, step: Step) -> RawResponse:
+        options = self._preconditions(step)
         query = self._deleting(step)
         return await self._api.delete(self._path(step, step.name), options or None, **query)
 
@@ -187,11 +236,7 @@ class Side:
         return {key: value for key, value in query.items() if value}
 
     def _deleting(self, step: Step) -> dict[str, Any]:
-        """A job is orphaned by default, and the real garbage collector takes its time for that."""
-        query = {
-            "dryRun": "All" if step.dry_run else "",
-            "propagationPolicy": "Background" if step.kind == "job" else "",
-        }
+        query = {"dryRun": "All" if step.dry_run else "", "propagationPolicy": step.propagation}
         return {key: value for key, value in query.items() if value}
 
     def _query(self, step: Step) -> dict[str, Any]:
@@ -204,11 +249,21 @@ class Side:
         return {key: value for key, value in query.items() if value}
 
     def _body(self, step: Step) -> Any:
-        if step.verb == "json" or (revision := self._revision(step)) is None:
+        if step.verb == "json":
             return step.body
         body = copy.deepcopy(step.body)
-        body.setdefault("metadata", {})["resourceVersion"] = revision
+        if step.owners:
+            body.setdefault("metadata", {})["ownerReferences"] = [self._owner(owner) for owner in step.owners]
+        if (revision := self._revision(step)) is not None:
+            body.setdefault("metadata", {})["resourceVersion"] = revision
         return body
+
+    def _owner(self, owner: Owner) -> dict[str, Any]:
+        kind = KINDS[owner.kind]
+        reference = {"apiVersion": kind.api_version, "kind": kind.kind, "name": owner.name}
+        flags = {"blockOwnerDeletion": owner.block, "controller": owner.controller}
+        uid = self._uids.get((owner.kind, owner.name), _NEVER)
+        return {**reference, "uid": uid, **{name: True for name, on in flags.items() if on}}
 
     def _revision(self, step: Step) -> str | None:
         known = self._revisions.get((step.kind, step.name), [])
@@ -278,15 +333,17 @@ def gadgets_crd() -> dict[str, Any]:
 
 
 class Duel:
-    """Two servers with the same custom resources installed."""
+    """Two servers with the same custom resources installed, that ask the same webhooks."""
 
-    def __init__(self, one: RawApi, two: RawApi) -> None:
+    def __init__(self, one: RawApi, two: RawApi, stub: WebhookStub) -> None:
         self._apis = (one, two)
+        self._hooks = (Hooks(stub, "one"), Hooks(stub, "two"))
 
     async def prepare(self) -> None:
-        """Install the custom resources on both."""
+        """Install the custom resources and the webhooks on both."""
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        for api in self._apis:
+        for api, hooks in zip(self._apis, self._hooks, strict=True):
+            await hooks.configure(api)
             for kind, definition in (("widget", ruled_widgets_crd()), ("gadget", gadgets_crd())):
                 made = await api.post(crds, definition)
                 assert made.status in {201, 409}, made.body
@@ -303,17 +360,39 @@ class Duel:
 
     async def fight(self, steps: Sequence[Step], namespace: str) -> None:
         """Send the sequence to both; raise `Difference` at the first one."""
-        sides = [Side(api, namespace) for api in self._apis]
+        sides = [Side(api, namespace, hooks) for api, hooks in zip(self._apis, self._hooks, strict=True)]
         steps = [*(step for step in steps if step.verb != "watch"), *(step for step in steps if step.verb == "watch")]
         watches = [step for step in steps if step.verb == "watch"]
         try:
             await asyncio.gather(*(side.begin(watches) for side in sides))
             for index, step in enumerate(steps):
+                if step.verb == "collect":
+                    await self._collected(sides)
                 one, two = await asyncio.gather(*(side.take(step) for side in sides))
                 if one != two:
                     raise Difference(steps, index, one, two)
         finally:
             await asyncio.gather(*(side.end() for side in sides))
+
+    async def _collected(self, sides: Sequence[Side]) -> None:
+        """Wait until garbage collection is over on both; what is left a while after that is a difference."""
+
+        async def alike() -> bool:
+            one, two = await asyncio.gather(*(side.left_over() for side in sides))
+            return _skeleton(one) == _skeleton(two)
+
+        await asyncio.gather(*(side.settle() for side in sides))
+        with contextlib.suppress(AssertionError):
+            await eventually(alike, timeout=_COLLECTION)
+
+
+def _skeleton(items: list[Any]) -> list[Any]:
+    """What garbage collection changes of objects, in a form that two servers share."""
+    metas = [(item["kind"], item["metadata"]) for item in items]
+    return [
+        (kind, meta["name"], "deletionTimestamp" in meta, meta.get("finalizers"), len(meta.get("ownerReferences", ())))
+        for kind, meta in metas
+    ]
 
 
 def lines(one: Any, two: Any, path: str = "") -> list[str]:

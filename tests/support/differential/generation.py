@@ -15,21 +15,18 @@ from tests.support.differential import policies, workloads
 from tests.support.differential.steps import KINDS, Revision, Step, Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["sequences"]
+__all__ = ["always_changing", "certain", "finalizers", "objects", "optional", "revisions", "sequences", "steps"]
 
 NAMES = ("a", "b")
-VERSIONS = {"gadget": ("v1", "v2")}
 MANAGERS = ("one", "two", "three")
 SELECTORS = ("", "", "app=web", "app!=db", "tier", "app in (web, db),tier=front", "!app")
 _WATCHABLE = ("configmap", "secret", "deployment", "service", "widget")
 
 _values = st.sampled_from(["1", "2", "3"])
 _labels = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["web", "db", "front"]), max_size=2)
-_finalizers = st.lists(st.sampled_from(["example.org/a", "example.org/b"]), unique=True, max_size=2)
+finalizers = st.lists(st.sampled_from(["example.org/a", "example.org/b"]), unique=True, max_size=2)
 
 
 def optional(**fields: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
@@ -42,7 +39,7 @@ def metadata() -> SearchStrategy[dict[str, Any]]:
     plain = optional(
         labels=_labels, annotations=st.dictionaries(st.sampled_from(["note", "other"]), _values, max_size=2)
     )
-    held = optional(labels=_labels, finalizers=_finalizers)
+    held = optional(labels=_labels, finalizers=finalizers)
     return st.one_of(plain, plain, plain, held)
 
 
@@ -126,7 +123,7 @@ _kinds = st.sampled_from(
 
 
 @st.composite
-def _object(draw: st.DrawFn, kind: str, name: str, *, whole: bool) -> dict[str, Any]:
+def objects(draw: st.DrawFn, kind: str, name: str, *, whole: bool) -> dict[str, Any]:
     """An object of the kind: all that the server requires if `whole`, else any part of it."""
     content = draw(_CONTENT[kind])
     if whole:
@@ -157,7 +154,7 @@ def _fragment(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     return patch
 
 
-_revisions: SearchStrategy[Revision] = st.sampled_from(("none", "none", "live", "stale"))
+revisions: SearchStrategy[Revision] = st.sampled_from(("none", "none", "live", "stale"))
 _expectations: SearchStrategy[Revision] = st.sampled_from(("none", "none", "none", "live", "wrong"))
 _WEIGHTS: dict[Verb, int] = {
     "apply": 8,
@@ -175,30 +172,35 @@ _WEIGHTS: dict[Verb, int] = {
 _verbs = st.sampled_from([verb for verb, weight in _WEIGHTS.items() for _ in range(weight)])
 
 
+def _policy(kind: str) -> str:
+    """A job is orphaned by default, and the real garbage collector takes its time for that."""
+    return "Background" if kind == "job" else ""
+
+
 @st.composite
-def _step(draw: st.DrawFn, kinds: SearchStrategy[str] = _kinds) -> Step:
+def steps(draw: st.DrawFn, kinds: SearchStrategy[str] = _kinds) -> Step:
+    """One request about one of the kinds."""
     kind, name, manager = draw(kinds), draw(st.sampled_from(NAMES)), draw(st.sampled_from(MANAGERS))
     match verb := draw(_verbs):
         case "delete" | "get":
             step = Step(verb=verb, kind=kind, name=name)
             if verb == "delete":
-                step = replace(step, revision=draw(_expectations), uid=draw(_expectations))
+                step = replace(step, revision=draw(_expectations), uid=draw(_expectations), propagation=_policy(kind))
         case "list":
             fields = draw(st.sampled_from(["", "", "metadata.name=a", "metadata.name!=a"]))
             labels, limit = draw(st.sampled_from(SELECTORS)), draw(st.sampled_from([0, 0, 1]))
             revision: Revision = draw(st.sampled_from(("none", "none", "live", "stale")))
             return Step(verb="list", kind=kind, name=name, labels=labels, fields=fields, limit=limit, revision=revision)
         case "clear":
-            step = Step(
-                verb="clear", kind=kind, labels=draw(st.sampled_from(SELECTORS)), fields="metadata.name!=default"
-            )
+            labels, fields = draw(st.sampled_from(SELECTORS)), "metadata.name!=default"
+            step = Step(verb="clear", kind=kind, labels=labels, fields=fields, propagation=_policy(kind))
         case "create" | "apply" | "replace":
             whole = verb == "replace" or draw(st.integers(0, 7)) > (3 if verb == "apply" else 0)
-            step = Step(verb=verb, kind=kind, name=name, manager=manager, body=draw(_object(kind, name, whole=whole)))
+            step = Step(verb=verb, kind=kind, name=name, manager=manager, body=draw(objects(kind, name, whole=whole)))
             if verb == "apply":
                 step = replace(step, force=draw(st.booleans()))
             if verb == "replace":
-                step = replace(step, revision=draw(_revisions))
+                step = replace(step, revision=draw(revisions))
         case "json":
             step = Step(verb=verb, kind=kind, name=name, manager=manager, body=draw(_operations(kind)))
         case _:
@@ -207,7 +209,7 @@ def _step(draw: st.DrawFn, kinds: SearchStrategy[str] = _kinds) -> Step:
             body = draw(_fragment(kind))
             if verb == "strategic":
                 body = workloads.with_directives(draw, body)
-            step = Step(verb=verb, kind=kind, name=name, manager=manager, body=body, revision=draw(_revisions))
+            step = Step(verb=verb, kind=kind, name=name, manager=manager, body=body, revision=draw(revisions))
     rare = draw(st.integers(0, 23))
     return replace(step, dry_run=rare in {0, 1} and verb != "get", strict=rare == 2 and step.body is not None)
 
@@ -303,27 +305,14 @@ def _watch(draw: st.DrawFn) -> Step:
     )
 
 
-@st.composite
-def _versioned(draw: st.DrawFn, kinds: Sequence[str]) -> Step:
-    """A step on one of few kinds; one with several versions is written and read in any of them."""
-    step = draw(_step(st.sampled_from(kinds)))
-    if step.kind not in VERSIONS:
-        return step
-    version = draw(st.sampled_from(VERSIONS[step.kind]))
-    if isinstance(step.body, dict) and "apiVersion" in step.body:
-        api_version = f"{KINDS[step.kind].group}/{version}"
-        step = replace(step, body={**step.body, "apiVersion": api_version})
-    return replace(step, version=version)
-
-
-def _always_changing(step: Step, index: int) -> Step:
+def always_changing(step: Step, index: int) -> Step:
     """A scale that changes nothing damages managedFields on the real server (docs/embedded-server.md); avoid it."""
     if step.subresource != "scale" or step.body["spec"]["replicas"] < 0:
         return step
     return replace(step, body={"spec": {"replicas": 4 + index}})
 
 
-def _certain(step: Step) -> Step:
+def certain(step: Step) -> Step:
     """Applying empty metadata to a custom resource is a write or not by chance on a busy real server; avoid it."""
     if step.verb != "apply" or step.kind not in {"widget", "gadget"} or step.subresource:
         return step
@@ -332,11 +321,8 @@ def _certain(step: Step) -> Step:
 
 
 @st.composite
-def sequences(draw: st.DrawFn, *, longest: int = 12, kinds: Sequence[str] = ()) -> list[Step]:
-    """A few writes and reads, then the watches that saw them; or writes and reads of these kinds only."""
-    step = _versioned(kinds) if kinds else _step()
-    steps = draw(st.lists(step, min_size=1, max_size=longest))
-    if kinds:
-        return [_certain(step) for step in steps]
+def sequences(draw: st.DrawFn, *, longest: int = 12) -> list[Step]:
+    """A few writes and reads, then the watches that saw them."""
+    drawn = draw(st.lists(steps(), min_size=1, max_size=longest))
     watches = draw(st.lists(_watch(), max_size=2, unique_by=lambda step: step.kind))
-    return [_certain(_always_changing(step, index)) for index, step in enumerate(steps)] + watches
+    return [certain(always_changing(step, index)) for index, step in enumerate(drawn)] + watches

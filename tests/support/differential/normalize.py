@@ -78,7 +78,7 @@ class Normalizer:
     def _walk(self, value: Any, key: str = "") -> Any:
         match value:
             case dict():
-                return {name: self._walk(item, name) for name, item in value.items()}
+                return {self._text(name, ""): self._walk(item, name) for name, item in value.items()}
             case list():
                 return [self._walk(item, key) for item in value]
             case str():

@@ -12,9 +12,10 @@ import msgspec
 
 from steersman.kube.api.gvk import Kind
 
-__all__ = ["GROUP", "KINDS", "Revision", "Step", "Verb", "from_lines", "to_lines"]
+__all__ = ["GROUP", "HOOKED", "KINDS", "Owner", "Revision", "Step", "Verb", "from_lines", "to_lines"]
 
 GROUP = "differential.example.org"
+HOOKED = "hooked"  # the label of objects that webhooks are asked about; its value says what they answer
 
 KINDS: dict[str, Kind] = {
     "configmap": Kind(version="v1", kind="ConfigMap", plural="configmaps"),
@@ -35,13 +36,24 @@ KINDS: dict[str, Kind] = {
     "role": Kind(group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles"),
     "lease": Kind(group="coordination.k8s.io", version="v1", kind="Lease", plural="leases"),
     "widget": Kind(group=GROUP, version="v1", kind="Widget", plural="widgets"),
+    "quota": Kind(version="v1", kind="ResourceQuota", plural="resourcequotas"),
     "gadget": Kind(group=GROUP, version="v1", kind="Gadget", plural="gadgets"),  # and v2, with another schema
 }
 
 Verb = Literal[
-    "create", "replace", "modify", "merge", "json", "strategic", "apply", "delete", "clear", "get", "list", "watch"
+    *("create", "replace", "modify", "merge", "json", "strategic", "apply", "delete", "clear", "get", "list", "watch"),
+    *("evict", "limit", "count", "collect"),
 ]
 Revision = Literal["none", "live", "stale", "wrong"]
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An owner reference: to the last object that had this kind and name, or to one that never was."""
+
+    kind: str
+    name: str
+    block: bool = False
+    controller: bool = False
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,6 +61,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `modify` reads the live object, merges `body` into it and writes it back; `clear` deletes what selectors select. A
     list with a revision shows the collection as it was when `name` had that revision.
+
+    `limit` puts a quota in force and `count` brings its usage up to date, which a controller does on a real cluster.
+    `collect` waits for garbage collection and shows what is left.
     """
 
     verb: Verb
@@ -66,6 +81,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: str = ""  # label selector of a list or watch
     fields: str = ""  # field selector of a list or watch
     limit: int = 0  # page size of a list; all pages are read
+    owners: tuple[Owner, ...] = ()  # of the written object
+    propagation: str = ""  # policy of a delete
     live: bool = False  # a watch that is open while the sequence runs, instead of reading the past at its end
 
     def __str__(self) -> str:

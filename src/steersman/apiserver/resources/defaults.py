@@ -373,7 +373,7 @@ RULES: Final[dict[str, Callable[[Struct], None]]] = {
         "apps.v1.ReplicaSetSpec": _values(replicas=1),
         "apps.v1.StatefulSetSpec": _stateful_set,
         "authentication.v1.TokenRequestSpec": _values(expirationSeconds=ONE_HOUR),
-        "autoscaling.v1.HorizontalPodAutoscalerSpec": _values(minReplicas=1),
+        "autoscaling.v1.HorizontalPodAutoscalerSpec": _values(minReplicas=1, targetCPUUtilizationPercentage=80),
         "autoscaling.v2.HorizontalPodAutoscaler": _autoscaler,
         "batch.v1.CronJobSpec": _values(
             concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1

@@ -13,7 +13,7 @@ from steersman.apiserver.resources.kinds import BINDING, EVICTION
 from steersman.apiserver.storage.reads import find
 from steersman.apiserver.write.admission import reviewed
 from steersman.apiserver.write.decoding import subresource_object
-from steersman.apiserver.write.deletion import DeleteOptions, delete_object
+from steersman.apiserver.write.deletion import DeleteOptions, check_preconditions, delete_object
 from steersman.apiserver.write.verbs import in_namespace
 from steersman.kube.api.gvk import Kind
 from steersman.kube.api.selectors import Selector
@@ -101,7 +101,9 @@ def evict(api: Api, request: Request) -> Reply:
     if not _unguarded(record.obj):
         _spend_budget(api, record, dry_run=delete.dry_run)
     if not delete.dry_run:
+        check_preconditions(pods, record, delete.preconditions)
         record = _mark(api, pods, record)
+        delete = msgspec.structs.replace(delete, preconditions=None)  # the mark is a new revision
     delete_object(api, pods, record, delete)
     return DONE
 

@@ -61,6 +61,14 @@ def mutate(api: Api, info: ResourceInfo, obj: JSON, warnings: list[str]) -> JSON
     return obj
 
 
+def mutate_update(info: ResourceInfo, obj: JSON, subresource: str) -> JSON:
+    """What the mutating plugins make of another state of an object: a pod keeps its default tolerations."""
+    if subresource or info.custom is not None or info.kind.qualified != "pods":
+        return obj
+    spec = obj["spec"]
+    return {**obj, "spec": {**spec, "tolerations": _tolerations(spec.get("tolerations") or [])}}
+
+
 def _objects_in(api: Api, resource: str, namespace: str) -> list[JSON]:
     """The objects of a qualified resource in a namespace."""
     table = api.store.find_table(resource)

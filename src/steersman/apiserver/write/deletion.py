@@ -133,7 +133,7 @@ def delete(api: Api, request: Request) -> Reply:
     record = find(api, route.info, route.namespace, route.name)
     prepare_versions(route.info, [record.obj])  # for the answer
     if api.admission is not None:
-        _check_preconditions(route.info, record, options.preconditions)
+        check_preconditions(route.info, record, options.preconditions)
         api.admission.review_delete(_subject(api.admission, route.info, record, options))
     last, gone = delete_object(api, route.info, record, options)
     if gone and not returns_deleted(route.info):
@@ -182,7 +182,7 @@ def _subject(chain: AdmissionChain, info: ResourceInfo, record: Record, options:
 
 def delete_object(api: Api, info: ResourceInfo, record: Record, options: DeleteOptions) -> tuple[Record, bool]:
     """Delete as far as finalizers and grace allow; the last state, and whether the object is gone."""
-    _check_preconditions(info, record, options.preconditions)
+    check_preconditions(info, record, options.preconditions)
     special = _SPECIAL.get(info.kind.qualified)
     if special is not None:
         return special(api, info, record, options)
@@ -251,7 +251,8 @@ def finish(api: Api, info: ResourceInfo, existing: Record, obj: JSON, *, dry_run
     return Record(existing.key, existing.revision, obj)
 
 
-def _check_preconditions(info: ResourceInfo, record: Record, wanted: Preconditions | None) -> None:
+def check_preconditions(info: ResourceInfo, record: Record, wanted: Preconditions | None) -> None:
+    """Refuse an object that is not the one, or not in the state, that the client expects."""
     if wanted is None:
         return
     meta = record.obj["metadata"]

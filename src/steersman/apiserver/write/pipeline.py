@@ -64,6 +64,7 @@ def insert(
     warnings: list[str],
     *,
     tracked: bool = False,  # field managers are already recorded
+    replacing: bool = False,  # by a PUT: the resourceVersion it names means nothing, but webhooks and dry runs see it
     check: Check | None = None,
 ) -> Record:
     """Store a new object; `check` may refuse what mutating webhooks made of it."""
@@ -88,7 +89,7 @@ def insert(
         raise status_errors.invalid(info.kind, name, causes)
     warnings += strategy.update_warnings(info, obj, None)
     _check_admitted(api, info, obj, None, options, limited=info.kind.namespaced)
-    if not options.dry_run and _names_version(obj["metadata"].get("resourceVersion", "")):
+    if not options.dry_run and not replacing and _names_version(obj["metadata"].get("resourceVersion", "")):
         raise status_errors.internal("resourceVersion should not be set on objects to be created")
     key = key_of(namespace, name)
     if (existing := table.records.get(key)) is not None:
@@ -184,8 +185,9 @@ def change(
     obj = strategy.for_pod_subresource(obj, old, subresource)
     if not tracked:
         obj = _tracked(api, info, old, obj, options, subresource)
+    obj = admission.mutate_update(info, obj, subresource)
     chain = api.admission if subresource != "scale" else None  # webhooks are asked about the Scale
-    obj = _reviewed(chain, obj, old, options, check)
+    obj = _reviewed(chain, obj, old, options, check, lambda new: admission.mutate_update(info, new, subresource))
     _check_version(info, existing, obj)
     obj = {**obj, "metadata": _kept_metadata(old["metadata"], obj["metadata"])}
     if subresource == "status":

@@ -47,19 +47,10 @@ def replace(api: Api, request: Request) -> Reply:
     if existing is None:
         if not route.info.create_on_update or route.subresource:
             raise status_errors.not_found(route.info.kind, route.name)
-        return api.answer(request, _put_new(api, request, obj, options), 201)
+        return api.answer(request, _insert(api, request, obj, options, replacing=True), 201)
     _check_uid(route.info, existing, obj)
     record = _change(api, request, existing, obj, options)
     return api.answer(request, record)
-
-
-def _put_new(api: Api, request: Request, obj: JSON, options: WriteOptions) -> Record:
-    """A PUT that creates. The revision it names means nothing, but a dry run still shows it."""
-    made = _insert(api, request, _without_version(obj), options)
-    version = obj["metadata"].get("resourceVersion")
-    if not (options.dry_run and version):
-        return made
-    return Record(made.key, 0, {**made.obj, "metadata": {**made.obj["metadata"], "resourceVersion": version}})
 
 
 def patch(api: Api, request: Request) -> Reply:
@@ -117,11 +108,11 @@ def _apply(api: Api, request: Request, options: WriteOptions, existing: Record |
     return api.answer(request, record, 201)
 
 
-def _insert(api: Api, request: Request, obj: JSON, options: WriteOptions, *, tracked: bool = False) -> Record:
+def _insert(api: Api, request: Request, obj: JSON, options: WriteOptions, **how: bool) -> Record:
     """Store a new object that the user may create."""
     check = partial(api.authorizer.check_create, request) if api.authorizer is not None else None
     route = request.route
-    return insert(api, route.info, route.namespace, obj, options, request.warnings, tracked=tracked, check=check)
+    return insert(api, route.info, route.namespace, obj, options, request.warnings, check=check, **how)
 
 
 def _change(
