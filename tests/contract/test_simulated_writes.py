@@ -3,10 +3,14 @@
 Each test is one life of a workload, on the simulation and on a real control plane: which requests its controllers made
 (from the audit log of the real server), and what is on the objects then. A controller that patches and one that updates
 do the same here: both are a `write`. What differs and stays so is listed in docs/embedded-server.md.
+
+Where no scheduler and no kubelet takes part, because the test itself says what becomes of each pod, the controllers are
+deterministic: there the states of an object are compared one by one, in the order in which a watch shows them.
 """
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +23,7 @@ from tests.support.manifests import Space, container, deployment, service
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from steersman.testing.raw_api import ApiServer, RawResponse
+    from steersman.testing.raw_api import ApiServer, RawResponse, WatchStream
     from tests.support.manifests import Manifest
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -30,7 +34,7 @@ _NOT_COMPARED = {"configmaps", "endpoints", "events", "events.events.k8s.io", "s
 _READS = {"get", "list", "watch"}
 
 
-@pytest.fixture(params=["simulated", "full"])
+@pytest.fixture(params=["simulated", pytest.param("full", marks=pytest.mark.real)])
 def controlled(request: pytest.FixtureRequest) -> ApiServer:
     """A server with controllers of workloads behind it: simulated ones, then the real ones."""
     found: ApiServer = request.getfixturevalue(request.param)
@@ -266,3 +270,100 @@ async def test_a_cron_job_and_its_job(api: RawApi, controlled: ApiServer, space:
     assert keys(job, "annotations") == {"batch.kubernetes.io/cronjob-scheduled-timestamp"}
     assert [condition["type"] for condition in job["status"]["conditions"]] == ["SuccessCriteriaMet", "Complete"]
     assert [owner["kind"] for owner in job["metadata"]["ownerReferences"]] == ["CronJob"]
+
+
+class States:
+    """The states of an object that a watch shows, in their order: counts of its status and conditions that hold."""
+
+    def __init__(self, stream: WatchStream, counts: tuple[str, ...]) -> None:
+        self._stream, self._counts = stream, counts
+        self.seen: list[str] = []
+
+    async def until(self, state: str) -> None:
+        while state not in self.seen[-1:]:
+            event = await self._stream.next()
+            assert event is not None, f"the watch ended after {self.seen}"
+            shown = self._state(event)
+            if shown not in self.seen[-1:]:
+                self.seen.append(shown)
+
+    def _state(self, event: Manifest) -> str:
+        if event["type"] == "DELETED":
+            return "deleted"
+        status = event["object"].get("status", {})
+        pending = status.get("uncountedTerminatedPods", {})  # a step of the real Job controller on the way to a count
+        numbers = {name: status.get(name, 0) + len(pending.get(name, ())) for name in self._counts}
+        counts = [f"{name} {number}" for name, number in numbers.items() if number]
+        holding = [known["type"] for known in status.get("conditions", []) if known["status"] == "True"]
+        return ", ".join(counts + holding)
+
+
+@asynccontextmanager
+async def states_of(api: RawApi, path: str, *counts: str) -> AsyncIterator[States]:
+    collection, _, name = path.rpartition("/")
+    async with api.watch(collection, fieldSelector=f"metadata.name={name}") as stream:
+        yield States(stream, counts)
+
+
+def gated(spec: Manifest | None = None) -> Manifest:
+    """A template of pods that are never scheduled, so that only the test writes their status."""
+    gates = {"schedulingGates": [{"name": "example.org/test"}], "terminationGracePeriodSeconds": 0}
+    return {"metadata": {"labels": {"app": "gated"}}, "spec": {"containers": [container()], **gates, **(spec or {})}}
+
+
+async def end_pod(api: RawApi, space: Space, phase: str) -> None:
+    """Let the only pod that has not ended end in this phase."""
+
+    async def alive() -> list[Manifest]:
+        found = await the_items(api, space.core("pods"))
+        return [pod for pod in found if pod["status"]["phase"] == "Pending"]
+
+    async def born() -> bool:
+        return len(await alive()) == 1
+
+    await eventually(born)
+    [pod] = await alive()
+    ended = await api.patch(space.core("pods", pod["metadata"]["name"], "status"), {"status": {"phase": phase}})
+    assert ended.status == 200, ended.body
+
+
+JOB_COUNTS = ("active", "succeeded", "failed", "terminating")
+
+
+async def test_a_job_that_succeeds_and_expires(api: RawApi, space: Space):
+    path = space.at("batch/v1", "jobs/once")
+    async with states_of(api, path, *JOB_COUNTS) as states:
+        spec = {"template": gated({"restartPolicy": "Never"}), "ttlSecondsAfterFinished": 1}
+        await api.post(space.at("batch/v1", "jobs"), {"metadata": {"name": "once"}, "spec": spec})
+        await states.until("active 1")
+        await end_pod(api, space, "Succeeded")
+        await states.until("deleted")
+    ended = "succeeded 1, SuccessCriteriaMet"
+    assert states.seen == ["", "active 1", ended, f"{ended}, Complete", "deleted"]
+
+
+async def test_a_job_that_fails_more_often_than_it_may(api: RawApi, space: Space):
+    path = space.at("batch/v1", "jobs/never")
+    async with states_of(api, path, *JOB_COUNTS) as states:
+        spec = {"template": gated({"restartPolicy": "Never"}), "backoffLimit": 1}
+        await api.post(space.at("batch/v1", "jobs"), {"metadata": {"name": "never"}, "spec": spec})
+        await states.until("active 1")
+        await end_pod(api, space, "Failed")
+        await states.until("active 1, failed 1")  # the real controller waits ten seconds before it tries again
+        await end_pod(api, space, "Failed")
+        await states.until("failed 2, FailureTarget, Failed")
+    failing = ["failed 1", "active 1, failed 1", "failed 2, FailureTarget", "failed 2, FailureTarget, Failed"]
+    assert states.seen == ["", "active 1", *failing]
+
+
+async def test_a_replica_set_alone_and_scaled_to_zero(api: RawApi, space: Space):
+    path = space.at("apps/v1", "replicasets/few")
+    async with states_of(api, path, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas") as states:
+        spec = {"selector": {"matchLabels": {"app": "gated"}}, "template": gated(), "replicas": 1}
+        await api.post(space.at("apps/v1", "replicasets"), {"metadata": {"name": "few"}, "spec": spec})
+        await states.until("replicas 1, fullyLabeledReplicas 1")
+        await api.patch(path, {"spec": {"replicas": 0}})
+        await states.until("")
+        await api.delete(path, {"propagationPolicy": "Background"})
+        await states.until("deleted")
+    assert states.seen == ["", "replicas 1, fullyLabeledReplicas 1", "", "deleted"]

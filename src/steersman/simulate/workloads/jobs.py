@@ -49,11 +49,11 @@ def plan_job(job: SimulatedJob, pods: Sequence[SimulatedPod], *, now: float) -> 
         conditions=_resumed(job, now),
     )
     if failed > (_BACKOFF_LIMIT if job.spec.backoff_limit is None else job.spec.backoff_limit):
-        status = _finished(status, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit", now)
-        return Plan(delete=tuple(active), status=status)
+        message = "Job has reached the specified backoff limit"
+        return _end(job, active, status, "Failed", "BackoffLimitExceeded", message, now)
     if count >= _completions(job) or (job.spec.completions is None and count and not active):
         message = "Reached expected number of succeeded pods"
-        return Plan(delete=tuple(active), status=_finished(status, "Complete", "CompletionsReached", message, now))
+        return _end(job, active, status, "Complete", "CompletionsReached", message, now)
     return Plan(create=tuple(_next_pods(job, active, count, done)), status=status)
 
 
@@ -83,19 +83,26 @@ def _after(job: SimulatedJob, ended: JobCondition, now: float) -> Plan:
     return Plan(again=earliest(left)) if left > 0 else Plan(delete=(job,))
 
 
-def _finished(status: JobStatus, kind: str, reason: str, message: str, now: float) -> JobStatus:
-    """The condition that announces the end and the one that is the end, as the API requires both."""
-    complete = kind == "Complete"
-    names = ("SuccessCriteriaMet" if complete else "FailureTarget", kind)
-    fresh = [JobCondition(type=name, status="True", reason=reason, message=message) for name in names]
-    return replace(
-        status,
-        active=0,
-        ready=0,
-        terminating=0,
-        completion_time=format_time(now) if complete else None,
-        conditions=with_conditions(status.conditions, fresh, now=now),
-    )
+def _end(
+    job: SimulatedJob,
+    active: Sequence[SimulatedPod],
+    status: JobStatus,
+    kind: str,
+    reason: str,
+    message: str,
+    now: float,
+) -> Plan:
+    """Two writes, as of the real controller: the condition that announces the end, then the one that is the end."""
+    target = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
+    announced = any(known.type == target for known in status.conditions)
+    fresh = JobCondition(type=kind if announced else target, status="True", reason=reason, message=message)
+    conditions = with_conditions(status.conditions, [fresh], now=now)
+    status = replace(status, active=0, ready=0, terminating=0, conditions=conditions)
+    if not announced:
+        return Plan(delete=tuple(active), status=status, again=earliest(0))
+    if kind == "Complete":
+        status = replace(status, completion_time=format_time(now))
+    return Plan(status=status, again=earliest(job.spec.ttl_seconds_after_finished))
 
 
 def _suspended(job: SimulatedJob, now: float) -> JobStatus:

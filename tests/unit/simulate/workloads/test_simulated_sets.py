@@ -243,9 +243,9 @@ def runs(*phases: str) -> list[SimulatedPod]:
         ({"completions": 5, "parallelism": 2}, [], 2, None),
         ({"completions": 5, "parallelism": 3}, ["Succeeded"] * 4, 1, None),
         ({"completions": 3, "parallelism": 2}, ["Running", "Running"], 0, None),
-        ({"completions": 2}, ["Succeeded", "Succeeded"], 0, "Complete"),
+        ({"completions": 2}, ["Succeeded", "Succeeded"], 0, "SuccessCriteriaMet"),
         ({"completions": 1, "backoff_limit": 1}, ["Failed"], 1, None),
-        ({"completions": 1, "backoff_limit": 1}, ["Failed", "Failed"], 0, "Failed"),
+        ({"completions": 1, "backoff_limit": 1}, ["Failed", "Failed"], 0, "FailureTarget"),
         ({"suspend": True}, [], 0, "Suspended"),
     ],
 )
@@ -266,6 +266,21 @@ def test_the_pods_of_an_indexed_job_share_the_numbers_out() -> None:
     again = plan_job(owner, done, now=NOW)
     assert [one.annotations["batch.kubernetes.io/job-completion-index"] for one in again.create] == ["1"]
     assert again.status.completed_indexes == "0,2"
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions"),
+    [("Succeeded", ["SuccessCriteriaMet", "Complete"]), ("Failed", ["FailureTarget", "Failed"])],
+)
+def test_the_end_of_a_job_is_announced_and_then_its_time_to_live_begins(phase: str, conditions: list[str]) -> None:
+    owner, pods = job(backoff_limit=0, ttl_seconds_after_finished=10), runs(phase, "Running")
+    announcing = plan_job(owner, pods, now=NOW)
+    assert announcing.again is not None
+    assert announcing.again < 1
+    assert list(announcing.delete) == pods[1:]
+    ending = plan_job(replace(owner, status=announcing.status), pods, now=NOW)
+    assert [known.type for known in ending.status.conditions] == conditions
+    assert ending.again == 10
 
 
 def test_a_finished_job_goes_when_its_time_is_over() -> None:
