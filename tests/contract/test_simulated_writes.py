@@ -30,7 +30,7 @@ _NOT_COMPARED = {"configmaps", "endpoints", "events", "events.events.k8s.io", "s
 _READS = {"get", "list", "watch"}
 
 
-@pytest.fixture(params=["simulated", "full"])
+@pytest.fixture(params=["simulated", pytest.param("full", marks=pytest.mark.real)])
 def controlled(request: pytest.FixtureRequest) -> ApiServer:
     """A server with controllers of workloads behind it: simulated ones, then the real ones."""
     found: ApiServer = request.getfixturevalue(request.param)
