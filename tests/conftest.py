@@ -79,12 +79,19 @@ def simulated(steersman_simulated: EmbeddedServer) -> EmbeddedServer:
 
 
 @pytest.fixture(scope="session")
-def real(steersman_real: ControlPlane) -> ControlPlane:
+def built(request: pytest.FixtureRequest) -> None:
+    """Comes before servers that have to be built: what asks for them by name only would start them in `make check`."""
+    if "not steersman_real" in request.config.option.markexpr:
+        raise pytest.UsageError("a test that asks for a real server by getfixturevalue needs the marker real")
+
+
+@pytest.fixture(scope="session")
+def real(built: None, steersman_real: ControlPlane) -> ControlPlane:
     return steersman_real
 
 
 @pytest.fixture(scope="session")
-def full(steersman_full: ControlPlane) -> ControlPlane:
+def full(built: None, steersman_full: ControlPlane) -> ControlPlane:
     return steersman_full
 
 

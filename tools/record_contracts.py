@@ -34,6 +34,7 @@ OURS: Final = ("cache", "cli", "kube", "operators", "runtime", "simulate", "web"
 
 _KEY: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]+/[A-Za-z0-9._-]*")  # of an annotation, a label or a finalizer
 _METRIC: Final = re.compile(r"_?(counter|gauge|histogram|summary|info)(?:metricfamily)?", re.IGNORECASE)
+_DECLARED: Final = re.compile(rf"\b{_METRIC.pattern}\(", re.IGNORECASE)
 _METRIC_NAME: Final = re.compile(r"[a-z0-9*]+(?:_[a-z0-9*]+)+")
 _NAMING: Final = {"properties", "paths", "responses"}  # whose keys are names, not words of the schema
 _WORDS: Final = {"description", "summary", "title", "version"}  # for people to read, and free to change
@@ -53,13 +54,15 @@ def contracts() -> dict[str, str]:
 
 
 @cache
-def _trees() -> list[ast.Module]:
-    return [ast.parse(path.read_text()) for folder in OURS for path in sorted((SOURCE / folder).rglob("*.py"))]
+def _trees(pattern: re.Pattern[str]) -> list[ast.Module]:
+    """The modules in whose text the pattern occurs."""
+    texts = (path.read_text() for folder in OURS for path in sorted((SOURCE / folder).rglob("*.py")))
+    return [ast.parse(text) for text in texts if pattern.search(text)]
 
 
 def _annotations() -> set[str]:
     """Whole strings that look like `example.org/name`: annotations, labels, finalizers, and groups with a version."""
-    nodes = (node for tree in _trees() for node in ast.walk(tree))
+    nodes = (node for tree in _trees(_KEY) for node in ast.walk(tree))
     texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return {text for text in texts if _KEY.fullmatch(text)}
 
@@ -67,7 +70,7 @@ def _annotations() -> set[str]:
 def _metrics() -> set[str]:
     """`kind name labels` of every metric that the source declares."""
     found = set()
-    for tree in _trees():
+    for tree in _trees(_DECLARED):
         for node, known in _calls(tree, {}):
             if not node.args:
                 continue

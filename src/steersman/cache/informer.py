@@ -136,11 +136,14 @@ class SharedInformer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for scope, reflector in self._scopes.items():
-                tasks.create_task(reflector.run(), name=f"reflector {self.name} {scope or ''}".rstrip())
-            if self._by_name != "never":
-                tasks.create_task(self._named.run(), name=f"names {self.name}")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for scope, reflector in self._scopes.items():
+                    tasks.create_task(reflector.run(), name=f"reflector {self.name} {scope or ''}".rstrip())
+                if self._by_name != "never":
+                    tasks.create_task(self._named.run(), name=f"names {self.name}")
+        finally:
+            self._store.stop()
 
     def has_synced(self) -> bool:
         """Whether the first complete list has been handled."""

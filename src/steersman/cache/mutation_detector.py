@@ -55,6 +55,7 @@ class MutationDetector:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, bytes]] = {}  # by identity; the object is held, so that no other gets its id
+        self._stopped = False
         _detectors.add(self)
 
     def came(self, obj: Any) -> None:
@@ -72,6 +73,13 @@ class MutationDetector:
         for obj, text in list(self._known.values()):
             if not _compare(obj, text):
                 self.came(obj)  # reported once
+        if self._stopped:
+            self._known.clear()
+            self._stopped = False
+
+    def stop(self) -> None:
+        """The store is no longer filled: the next `check` is its last, however long it stays in memory."""
+        self._stopped = True
 
 
 def _compare(obj: Any, before: bytes) -> bool:

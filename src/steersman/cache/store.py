@@ -350,6 +350,11 @@ class ObjectStore(Generic[T]):
         for snapshot in self._snapshots:
             snapshot.save(ref, before)
 
+    def stop(self) -> None:
+        """Nothing is delivered any more."""
+        if self._detector is not None:
+            self._detector.stop()
+
     def _moved(self, old: T | None, new: T | None) -> None:
         """Let the mutation detector compare what goes with what had come."""
         if self._detector is not None:

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from steersman.cache import mutation_detector
 from steersman.cache.informer import SharedInformer
 from steersman.cache.metrics import CacheMetrics
+from steersman.cache.mutation_detector import CacheMutated
 from steersman.kube.api.errors import Forbidden
 from steersman.kube.api.gvk import NamespacedName
 from steersman.kube.api.objects import ObjectMeta, Resource
@@ -112,6 +114,22 @@ async def test_an_object_that_the_transform_can_read_again_is_taken_in_and_no_pr
     await client.send("DELETED", thing("bad", 7))
     assert notes(informer) == {"a": "l"}
     assert informer.health().problem is None
+
+
+async def test_objects_of_an_informer_that_stopped_are_compared_once_more_and_cost_later_tests_nothing(client):
+    made = SharedInformer(
+        client, Thing, random=random.Random(1), metrics=CacheMetrics(CollectorRegistry()), streaming=False
+    )
+    task = asyncio.create_task(made.run())
+    await settle()
+    obj = made.snapshot().get(NamespacedName("a", "shop"))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    obj.note = "changed in memory"
+    with pytest.raises(CacheMutated, match=r"Thing shop/a \(note\)"):
+        mutation_detector.check()
+    obj.note = "changed when the test was over"
+    mutation_detector.check()
 
 
 async def test_a_written_object_is_shown_as_it_will_be_stored_and_stays_with_its_writer_as_it_is(informer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -52,9 +53,11 @@ def test_every_page_can_be_reached_from_the_start():
 # -- pages written by hand -------------------------------------------------------------------------------------------
 
 
-def trees():
-    for path in sorted(OPERATORS.rglob("*.py")):
-        yield path, ast.parse(path.read_text())
+@cache
+def nodes() -> list[tuple[Path, ast.AST]]:
+    """Every part of the code of the operators, with its file."""
+    trees = ((path, ast.parse(path.read_text())) for path in sorted(OPERATORS.rglob("*.py")))
+    return [(path, node) for path, tree in trees for node in ast.walk(tree)]
 
 
 def is_call_of(node: ast.AST, *names: str) -> TypeGuard[ast.Call]:
@@ -63,21 +66,16 @@ def is_call_of(node: ast.AST, *names: str) -> TypeGuard[ast.Call]:
 
 def event_reasons():
     """The reasons of Events and conditions: literals, and the table of reload's gates."""
-    for path, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
-                words = [word.value for word in node.args if isinstance(word, ast.Constant)]
-                yield from (word for word in words if re.fullmatch(r"[A-Z]\w+", str(word)))
-            if is_call_of(node, "new_condition") and len(node.args) > 2 and isinstance(node.args[2], ast.Constant):
-                yield node.args[2].value
-            if isinstance(node, ast.keyword) and node.arg == "reason" and isinstance(node.value, ast.Constant):
-                yield node.value.value
-            if (
-                isinstance(node, ast.AnnAssign)
-                and getattr(node.target, "id", "") == "REASONS"
-                and path.name == "report.py"
-            ):
-                yield from ast.literal_eval(node.value).values()
+    for path, node in nodes():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
+            words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+            yield from (word for word in words if re.fullmatch(r"[A-Z]\w+", str(word)))
+        if is_call_of(node, "new_condition") and len(node.args) > 2 and isinstance(node.args[2], ast.Constant):
+            yield node.args[2].value
+        if isinstance(node, ast.keyword) and node.arg == "reason" and isinstance(node.value, ast.Constant):
+            yield node.value.value
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "REASONS" and path.name == "report.py":
+            yield from ast.literal_eval(node.value).values()
 
 
 def test_every_reason_is_on_the_page_of_events_or_of_its_operator():
@@ -91,17 +89,16 @@ def test_every_reason_on_the_page_of_events_is_one_of_the_code():
     page = (REFERENCE / "events.md").read_text()
     rows = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
     shown = {reason for row in rows for reason in re.findall(r"`(\w+)`", row)}
-    literals = {node.value for _, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    literals = {node.value for _, node in nodes() if isinstance(node, ast.Constant)}
     assert len(shown) > 100
     assert sorted(reason for reason in shown - literals if reason.removeprefix("Pod") not in literals) == []
 
 
 def condition_types():
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            if is_call_of(node, "new_condition", "find_condition"):
-                words = [word.value for word in node.args if isinstance(word, ast.Constant)]
-                yield from [word for word in words if re.fullmatch(r"[A-Z]\w+", str(word))][:1]
+    for _, node in nodes():
+        if is_call_of(node, "new_condition", "find_condition"):
+            words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+            yield from [word for word in words if re.fullmatch(r"[A-Z]\w+", str(word))][:1]
 
 
 def test_every_type_of_condition_is_on_the_page_of_events_or_of_its_operator():
@@ -113,13 +110,10 @@ def test_every_type_of_condition_is_on_the_page_of_events_or_of_its_operator():
 
 def annotation_keys():
     """Keys below our domain that operators read or write."""
-    for path, tree in trees():
-        if "compat" in path.parts:
-            continue
-        for node in ast.walk(tree):
-            value = node.value if isinstance(node, ast.AnnAssign | ast.Assign) else None
-            if isinstance(value, ast.Constant) and re.fullmatch(r"steersman\.dev/[\w-]+", str(value.value)):
-                yield value.value
+    for path, node in nodes():
+        value = node.value if isinstance(node, ast.AnnAssign | ast.Assign) and "compat" not in path.parts else None
+        if isinstance(value, ast.Constant) and re.fullmatch(r"steersman\.dev/[\w-]+", str(value.value)):
+            yield value.value
 
 
 def test_every_annotation_is_on_its_page_and_every_one_there_exists():

@@ -24,18 +24,16 @@ def test_each_failure_of_a_key_doubles_its_own_delay_up_to_the_cap() -> None:
 @pytest.mark.parametrize("failures", [60, 1100, 100_000])
 def test_a_key_that_fails_for_ever_never_overflows_the_delay(failures: int) -> None:
     limiter: ExponentialBackoff[str] = ExponentialBackoff(base_seconds=0.001, cap_seconds=1000, jitter=0)
-    limiter._failures["one"] = failures
-    assert limiter.when("one") == 1000
+    assert [limiter.when("one") for _ in range(failures)][-1] == 1000
 
 
-@given(st.integers(0, 5000), st.floats(0, 1, exclude_max=True), st.floats(0, 0.99))
+@given(st.integers(0, 1500), st.floats(0, 1, exclude_max=True), st.floats(0, 0.99))
 def test_jitter_only_shortens_and_the_delay_stays_positive_and_under_the_cap(
     failures: int, luck: float, jitter: float
 ) -> None:
     limiter: ExponentialBackoff[str] = ExponentialBackoff(jitter=jitter, random=lambda: luck)
-    limiter._failures["one"] = failures
     exact = min(0.005 * 2 ** min(failures, 64), 1000)
-    delay = limiter.when("one")
+    *_, delay = (limiter.when("one") for _ in range(failures + 1))
     assert exact * (1 - jitter) <= delay <= exact
     assert delay > 0
     assert math.isfinite(delay)
