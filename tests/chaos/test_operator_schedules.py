@@ -20,13 +20,14 @@ from tests.support.chaos.schedule import generate, parse
 
 pytestmark = pytest.mark.slow  # make test runs them, make check does not
 
-SAMPLE = [("reload", range(4)), ("hourglass", range(3)), ("toolset", range(4))]
+SAMPLE = [("reload", range(4)), ("hourglass", range(3)), ("toolset", range(4)), ("dns", range(3, 5))]
 QUIET = parse("reload 0 with 1 replicas\n1.00 edit configmap/app-0\n20.00 edit secret/db-1\n")
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, seeds in SAMPLE for seed in seeds])
 def test_after_a_schedule_nothing_is_lost_doubled_or_without_a_cause(name, seed):
-    schedule = generate(name, seed, subject(name).actions)
+    chosen = subject(name)
+    schedule = generate(name, seed, chosen.actions, chosen.faults)
     assert run(schedule).findings == {}, f"make chaos ARGS='--operators {name} --seed {seed} --schedules 1'\n{schedule}"
 
 

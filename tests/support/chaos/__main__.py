@@ -60,7 +60,8 @@ def _chosen(names: list[str], seed: int, count: int | None) -> Iterator[Schedule
     """The operators in turn, seed by seed."""
     for number in itertools.count(seed) if count is None else range(seed, seed + count):
         for name in names:
-            yield generate(name, number, subject(name).actions)
+            chosen = subject(name)
+            yield generate(name, number, chosen.actions, chosen.faults)
 
 
 def _run_all(schedules: Iterator[Schedule], jobs: int, deadline: float | None) -> list[Outcome]:

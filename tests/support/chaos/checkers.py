@@ -22,10 +22,13 @@ __all__ = [
     "CHECKERS",
     "Act",
     "Cause",
+    "bounded_memory",
     "bounded_requests",
     "check",
     "no_act_without_cause",
+    "no_answer_from_the_past",
     "no_failed_process",
+    "no_new_serial_at_rest",
     "no_secret_value",
     "no_write_at_rest",
     "nothing_done_twice",
@@ -38,6 +41,7 @@ ENCODED = b64encode(SECRET.encode()).decode()  # how such a value begins in a Se
 LEASES = "leases.coordination.k8s.io"
 FAILURES = 12  # of the same request in one fault, however short it is…
 FAILURES_PER_SECOND = 3.0  # …and for each second that it lasts
+GROWTH = 6  # series or objects more after churn: an error that is counted for the first time; half the objects of churn
 CONNECTIONS = 60  # that a replica may try in one fault, however short it is…
 CONNECTIONS_PER_SECOND = 20.0  # …and for each second that it lasts
 
@@ -147,6 +151,49 @@ def bounded_requests(history: History, _acts: list[Act], _causes: list[Cause]) -
     return found
 
 
+def no_answer_from_the_past(history: History, _acts: list[Act], _causes: list[Cause]) -> list[str]:
+    """No serial and no value is older than one that the same server answered before, whatever it lost meanwhile."""
+    found, newest = [], dict[tuple[str, str], int]()
+    for answer in history.answers:
+        key = answer.server, answer.what
+        if key in newest and (answer.number is None or answer.number < newest[key]):
+            now = "nothing" if answer.number is None else answer.number
+            found.append(f"stale: {answer.server} answered {answer.what} {newest[key]}, and then {now}")
+        if answer.number is not None:
+            newest[key] = answer.number
+    return found
+
+
+def no_new_serial_at_rest(history: History, _acts: list[Act], _causes: list[Cause]) -> list[str]:
+    """When everything is as it should be, name servers are not written either."""
+    if history.rest is None:
+        return []
+    serials: dict[str, set[int | None]] = defaultdict(set)
+    for answer in history.answers:
+        if answer.what == "serial" and answer.place >= history.rest:
+            serials[answer.server].add(answer.number)
+    return [
+        f"at rest: {server} had the serials {sorted(map(str, all_))}"
+        for server, all_ in serials.items()
+        if len(all_) > 1
+    ]
+
+
+def bounded_memory(history: History, _acts: list[Act], _causes: list[Cause]) -> list[str]:
+    """Of objects that came and went nothing is kept: no metric series, no key in a queue, no object in a cache."""
+    found, before = [], {footprint.agent: footprint for footprint in history.before_churn}
+    for now in history.after_churn:
+        was = before.get(now.agent, now)
+        found += [
+            f"memory: {now.agent} had {had} {what}, and {has} after churn"
+            for what, had, has in (("series", was.series, now.series), ("cached objects", was.cached, now.cached))
+            if has > had + GROWTH
+        ]
+        if now.queued:
+            found.append(f"memory: {now.agent} has {now.queued} keys in its queues at rest")
+    return found
+
+
 def no_failed_process(history: History, _acts: list[Act], _causes: list[Cause]) -> list[str]:
     """No fault ends a process, except that a leader which lost its Lease stops."""
     expected = ("", "crash", "restart", "lost leadership")
@@ -160,7 +207,10 @@ CHECKERS = (
     one_writer_at_a_time,
     no_write_at_rest,
     no_secret_value,
+    no_answer_from_the_past,
+    no_new_serial_at_rest,
     bounded_requests,
+    bounded_memory,
     no_failed_process,
 )
 

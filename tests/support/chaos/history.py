@@ -5,6 +5,7 @@
     lives      when replicas of the operator began and ended
     faults     when faults began and ended
     changes    what users did
+    answers    what name servers answered
 
 Invariant: `versions` and `requests` are in the order of the API server, and `place` counts both together. So "before"
 and "after" need no clock, and checkers are functions of a history alone.
@@ -16,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["WRITES", "FaultSpan", "History", "Life", "ObjectVersion", "RequestEntry"]
+__all__ = ["WRITES", "Answer", "FaultSpan", "Footprint", "History", "Life", "ObjectVersion", "RequestEntry"]
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -86,6 +87,24 @@ class FaultSpan(msgspec.Struct):
     connections: int = 0  # that the replica tried to open meanwhile
 
 
+class Footprint(msgspec.Struct, frozen=True):
+    """What a process holds in memory."""
+
+    agent: str
+    series: int  # of metrics
+    queued: int  # keys in its queues
+    cached: int  # objects in its caches
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a name server answered."""
+
+    place: int
+    server: str
+    what: str  # the serial, or the name of a record
+    number: int | None  # values of records are numbers that only grow; None: there is no such record
+
+
 class History(msgspec.Struct):
     """What was observed."""
 
@@ -96,6 +115,9 @@ class History(msgspec.Struct):
     faults: list[FaultSpan] = []
     changes: list[str] = []  # actions of users that were carried out
     logs: list[str] = []  # lines that the operator logged
+    answers: list[Answer] = []  # of name servers, asked all the time
+    before_churn: list[Footprint] = []
+    after_churn: list[Footprint] = []
     unmet: list[str] = []  # what was not as it should be when the time was up
     rest: int | None = None  # the place at which everything was as it should be and still
     recovery: float | None = None  # seconds of the operators' clock from the last step to the expected state

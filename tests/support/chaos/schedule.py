@@ -81,17 +81,33 @@ FAULTS = {
     # in a replica
     "crash": "the process dies and is started again",
     "restart": "the process is asked to stop and is started again",
+    "pause": "the process is stopped (SIGSTOP), often for longer than its lease, and goes on",
+    "clock-forward": "the wall clock of the process is up to an hour ahead for a while",
+    "clock-back": "the wall clock of the process is up to an hour behind for a while",
+    "rollout": "every replica is replaced, one after another",
+    # in the namespace
+    "quota": "a quota that allows no new object",
+    "webhook": "a webhook for everything that is written, whose certificate has expired",
+    # in a name server
+    "server-kill": "named is killed, and started again later",
+    "server-wipe": "named is killed, and started again later without its disk",
+    "server-key": "named has another key, and the Secret later",
+    "server-lie": "a machine between the operator and named answers without the key",
 }
 
+NAMESPACED = dict.fromkeys(("quota", "webhook"), ("namespace/shop",))
 
-def generate(operator: str, seed: int, actions: Sequence[Choice]) -> Schedule:
+
+def generate(operator: str, seed: int, actions: Sequence[Choice], own_faults: Sequence[Choice] = ()) -> Schedule:
     """The schedule of a seed: a handful of faults, and more actions than faults."""
     luck = random.Random(f"{operator} {seed}")
     replicas = luck.choice((1, 1, 2))
-    names = tuple(FAULTS)
+    replica = tuple(f"replica/{number}" for number in range(replicas))
+    anywhere = [name for name in FAULTS if not name.startswith("server-")]
+    faults = [*(Choice(name, NAMESPACED.get(name, replica)) for name in anywhere), *own_faults]
     steps = [
-        Step(_time(luck), luck.choice(names), f"replica/{luck.randrange(replicas)}", round(luck.random(), 2))
-        for _ in range(luck.randrange(2, 7))
+        Step(_time(luck), choice.name, luck.choice(choice.targets), round(luck.random(), 2))
+        for choice in luck.choices(faults, [choice.weight for choice in faults], k=luck.randrange(2, 7))
     ]
     weights = [choice.weight for choice in actions]
     chosen = luck.choices(actions, weights, k=luck.randrange(6, 15))

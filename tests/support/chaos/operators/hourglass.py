@@ -18,7 +18,7 @@ from steersman.operators.hourglass.api.types import GROUP, PERFORMER, TEMPLATE_H
 from steersman.operators.hourglass.controllers.setup import controllers
 from steersman.runtime.manager.operator_bundle import OperatorBundle
 from tests.support.chaos.checkers import SECRET, Act, Cause
-from tests.support.chaos.operators import NAMESPACE
+from tests.support.chaos.operators import NAMESPACE, Subject
 from tests.support.chaos.schedule import Choice
 from tests.support.hourglass import executor, install, performer
 
@@ -39,10 +39,11 @@ KEYS = "operator-keys"
 KINDS: dict[str, Any] = {"performer": StoredPerformer, "hourglassexecutor": StoredExecutor, "pod": Pod}
 
 
-class HourglassSubject:
+class HourglassSubject(Subject):
     """The operator hourglass with up to four performers and an executor."""
 
     name = "hourglass"
+    churn = ("create", "delete", "performer")
     simulated = True
     actions = (
         Choice("edit", (*PERFORMERS, *EXECUTORS), weight=6),
@@ -79,9 +80,6 @@ class HourglassSubject:
         except (NotFound, AlreadyExists):
             return False
         return True
-
-    async def finish(self, client: Client) -> None:
-        pass
 
     async def touch(self, client: Client) -> None:
         note = {"metadata": {"annotations": {"note": str(next(self._numbers))}}}

@@ -19,7 +19,7 @@ from steersman.operators.reload.controllers.setup import parts
 from steersman.operators.reload.planning.state import read_state
 from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 from tests.support.chaos.checkers import SECRET, Act, Cause
-from tests.support.chaos.operators import NAMESPACE
+from tests.support.chaos.operators import NAMESPACE, Subject
 from tests.support.chaos.schedule import Choice
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ KINDS: dict[str, Any] = {"configmap": ConfigMap, "secret": Secret, "deployment":
 PLURALS = {"configmaps": "configmap", "secrets": "secret"}
 
 
-class ReloadSubject:
+class ReloadSubject(Subject):
     """The operator reload with four sources and up to four workloads."""
 
     name = "reload"
+    churn = ("start", "remove", "deployment")
     simulated = True
     actions = (
         Choice("edit", SOURCES, weight=6),

@@ -16,7 +16,7 @@ from steersman.operators.toolset.api.config import HealthConfig, ToolsetSection
 from steersman.operators.toolset.reconcile.setup import make_bundle
 from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 from tests.support.chaos.checkers import Act, Cause
-from tests.support.chaos.operators import NAMESPACE
+from tests.support.chaos.operators import NAMESPACE, Subject
 from tests.support.chaos.schedule import Choice
 from tests.support.toolset.services import service
 
@@ -35,11 +35,11 @@ TARGET = "kubernaut-toolset-config"
 FIRST_PORTS = {"prometheus": 9090, "grafana": 3000}
 
 
-class ToolsetSubject:
+class ToolsetSubject(Subject):
     """The operator toolset with one ConfigMap and up to four Services."""
 
     name = "toolset"
-    simulated = False
+    churn = ("create", "delete", "service")
     actions = (
         Choice("create", SERVICES, weight=4),
         Choice("edit", SERVICES, weight=4),
@@ -77,9 +77,6 @@ class ToolsetSubject:
         except (NotFound, AlreadyExists):
             return False
         return True
-
-    async def finish(self, client: Client) -> None:
-        pass
 
     async def touch(self, client: Client) -> None:
         note = {"metadata": {"annotations": {"example.org/note": str(next(self._numbers))}}}
@@ -130,5 +127,6 @@ class ToolsetSubject:
 
     def _service(self, target: str) -> dict[str, Any]:
         name = target.partition("/")[2]
-        port = FIRST_PORTS[TYPES[name]] + 10_000 * (next(self._numbers) % 2)
-        return service(name, namespace=NAMESPACE, labels={"app": TYPES[name]}, ports=[("web", port)])
+        kind = TYPES.get(name, "grafana")
+        port = FIRST_PORTS[kind] + 10_000 * (next(self._numbers) % 2)
+        return service(name, namespace=NAMESPACE, labels={"app": kind}, ports=[("web", port)])
