@@ -2,7 +2,8 @@
 
 A benchmark is a script `bench/bench_NAME.py` that prints a table and fails when a promise it measures is broken. What
 follows `--` are its own options: `python -m bench sync -- --objects 2000 --runs 1`. `--compare OLD.json`, a result file
-of an earlier run, runs that benchmark and prints old, new and their ratio for every figure.
+of an earlier run, runs that benchmark and prints old, new and their ratio for every figure. `--against REVISION
+[sync|events|controllers|apiserver…]` measures this version and another one of the repository in one run, in turns.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ TAKES = {
 
 def main(arguments: list[str]) -> int:
     """Run one after the other, so that none disturbs another; return 1 when one failed."""
+    around = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # for tests.support
+    if arguments[:1] == ["--against"]:
+        script = Path(__file__).with_name("against.py")
+        return subprocess.run([sys.executable, script, *arguments[1:]], env=around, check=False).returncode
     at = arguments.index("--") if "--" in arguments else len(arguments)
     names, options = arguments[:at], arguments[at + 1 :]
     old: dict[str, Any] | None = None
@@ -53,7 +58,6 @@ def main(arguments: list[str]) -> int:
     if unknown := set(names) - set(known):
         print(f"error: no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
-    around = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}  # for tests.support
     failed, began = 0, time.time()
     for name in names or known:
         print(f"== {name} (takes about {TAKES.get(name, 'a minute')})", flush=True)

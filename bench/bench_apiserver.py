@@ -56,6 +56,7 @@ class Server(msgspec.Struct, kw_only=True):
     context: ssl.SSLContext
     pids: list[int]
     ready: float  # seconds until it answered
+    kubeconfig: Path | None = None
 
     def cpu(self) -> float:
         """CPU seconds it has used."""
@@ -69,13 +70,12 @@ def configmap(number: int) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def embedded() -> AsyncIterator[Server]:
-    """Ours, in a process of its own."""
+async def embedded(python: Path = Path(sys.executable)) -> AsyncIterator[Server]:
+    """Ours, in a process of its own; `python` is that of the environment in which it is installed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kubeconfig"
-        program = str(Path(sys.executable).with_name("steersman"))
         started = time.monotonic()
-        with Child([program, "apiserver", "--kubeconfig-out", str(path)]) as child:
+        with Child([str(python.with_name("steersman")), "apiserver", "--kubeconfig-out", str(path)]) as child:
             while not (path.exists() and path.read_text().endswith("current-context: steersman\n")):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             ready = time.monotonic() - started
@@ -89,6 +89,7 @@ async def embedded() -> AsyncIterator[Server]:
                 context=ssl_context(ca),
                 pids=[child.pid],
                 ready=ready,
+                kubeconfig=path,
             )
 
 
@@ -221,11 +222,11 @@ async def measure(server: Server, options: argparse.Namespace) -> dict[str, floa
     return found
 
 
-def started(runs: int) -> tuple[float, float]:
+def started(runs: int, python: Path = Path(sys.executable)) -> tuple[float, float]:
     """Milliseconds (wall, CPU) from the end of the import until the embedded server answers; the best run."""
     best = (float("inf"), float("inf"))
     for _ in range(runs):
-        with Child([sys.executable, "-c", _START]) as child:
+        with Child([str(python), "-c", _START]) as child:
             facts = child.hear()
             best = min(best, (facts["wall"] * 1e3, facts["cpu"] * 1e3))
     return best

@@ -72,13 +72,13 @@ async def prepare(api: Any, count: int) -> None:
     await asyncio.gather(*(create() for _ in range(16)))
 
 
-async def touch(api: Any, count: int) -> None:
+async def touch(api: Any, count: int, value: str = "yes") -> None:
     """Change every object in a way that makes no difference."""
     numbers = iter(range(count))
 
     async def annotate() -> None:
         for number in numbers:
-            body = {"metadata": {"annotations": {"bench.example.org/touched": "yes"}}}
+            body = {"metadata": {"annotations": {"bench.example.org/touched": value}}}
             answer = await api.patch(f"{GADGETS}/gadget-{number:05}", body)
             assert answer.status == 200, answer
 

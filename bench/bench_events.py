@@ -56,7 +56,7 @@ def await_end(child: Child, patience: float) -> dict[str, Any] | None:
     return seen
 
 
-def _cost(facts: dict[str, Any]) -> float:
+def cost_of(facts: dict[str, Any]) -> float:
     """CPU microseconds per change."""
     cost: float = facts["cpu"] / facts["sent"] * 1e6
     return cost
@@ -97,11 +97,11 @@ def main() -> int:
             if turn == 0 or contender is not KOPF:
                 facts = measure(contender, options)
                 runs[contender.name].append(facts)
-                print(f"  {contender.name}: {_cost(facts):.2f} µs", file=sys.stderr)
+                print(f"  {contender.name}: {cost_of(facts):.2f} µs", file=sys.stderr)
     found: dict[str, float] = {}
     for contender in chosen:
-        facts = sorted(runs[contender.name], key=_cost)[len(runs[contender.name]) // 2]
-        found[contender.name] = cost = _cost(facts)
+        facts = sorted(runs[contender.name], key=cost_of)[len(runs[contender.name]) // 2]
+        found[contender.name] = cost = cost_of(facts)
         results.versions[contender.name] = contender.version()
         results.add(
             name=contender.name,

@@ -50,21 +50,20 @@ def configmap(number: int) -> dict[str, Any]:
     }
 
 
-async def fill(plane: ControlPlane, count: int) -> float:
+async def fill(api: Any, count: int) -> float:
     """Create the objects; returns their mean size."""
     size = 0
-    async with plane.api() as api:
-        await api.post("/api/v1/namespaces", {"metadata": {"name": "bench"}})
-        numbers = iter(range(count))
+    await api.post("/api/v1/namespaces", {"metadata": {"name": "bench"}})
+    numbers = iter(range(count))
 
-        async def create() -> None:
-            nonlocal size
-            for number in numbers:
-                answer = await api.post("/api/v1/namespaces/bench/configmaps", configmap(number))
-                assert answer.status == 201, answer
-                size += len(answer.raw)
+    async def create() -> None:
+        nonlocal size
+        for number in numbers:
+            answer = await api.post("/api/v1/namespaces/bench/configmaps", configmap(number))
+            assert answer.status == 201, answer
+            size += len(answer.raw)
 
-        await asyncio.gather(*(create() for _ in range(16)))
+    await asyncio.gather(*(create() for _ in range(16)))
     return size / count
 
 
@@ -98,7 +97,8 @@ async def run(options: argparse.Namespace) -> int:
     for contender in chosen:
         contender.command()  # installed before anything is measured
     async with ControlPlane() as plane:
-        size = await fill(plane, options.objects)
+        async with plane.api() as api:
+            size = await fill(api, options.objects)
         kubeconfig = plane.write_kubeconfig(plane.folder / "bench.kubeconfig")
         found: dict[str, list[Run]] = {}
         results = Results(

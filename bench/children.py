@@ -15,8 +15,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TICK = os.sysconf("SC_CLK_TCK")
-
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What a process has used: CPU seconds, and memory in MiB."""
@@ -93,12 +91,10 @@ def environment() -> dict[str, str]:
 
 def usage_of(pid: int) -> Usage:
     """What a process has used so far, all its threads together."""
-    books = Path("/proc") / str(pid)
-    fields = (books / "stat").read_text().rpartition(")")[2].split()
-    status = (books / "status").read_text().splitlines()
+    status = (Path("/proc") / str(pid) / "status").read_text().splitlines()
     memory = dict(line.split(":", 1) for line in status if line.startswith(("VmHWM", "VmRSS")))
     return Usage(
-        cpu=(int(fields[11]) + int(fields[12])) / _TICK,
+        cpu=time.clock_gettime(~pid << 3 | 2),  # the CPU clock of a process, as clock_getcpuclockid(3) makes it
         peak=int(memory["VmHWM"].split()[0]) / 1024,
         resident=int(memory["VmRSS"].split()[0]) / 1024,
     )
