@@ -37,7 +37,7 @@ from steersman.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from steersman.apiserver.admission.matching import MatchResources
+    from steersman.apiserver.admission.match_resources import MatchResources
     from steersman.apiserver.http.requests import Request
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.kinds import ResourceInfo

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.apiserver.admission.match_conditions import compile_condition
-from steersman.apiserver.admission.matching import MatchResources
+from steersman.apiserver.admission.match_resources import MatchResources
 from steersman.apiserver.cel.expressions import CompiledExpression
 from steersman.kube.api.gvk import Kind
 

@@ -17,7 +17,7 @@ import msgspec
 
 from steersman.apiserver.admission.configurations import GROUP
 from steersman.apiserver.admission.match_conditions import compile_condition, is_excluded
-from steersman.apiserver.admission.matching import MatchResources
+from steersman.apiserver.admission.match_resources import MatchResources
 from steersman.apiserver.admission.request_environment import (
     policy_environment,
     request_environment,

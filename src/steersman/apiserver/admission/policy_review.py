@@ -18,7 +18,8 @@ from steersman.apiserver.resources.conversion import in_version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from steersman.apiserver.admission.matching import AdmissionAttributes, MatchResources
+    from steersman.apiserver.admission.match_resources import MatchResources
+    from steersman.apiserver.admission.matching import AdmissionAttributes
     from steersman.apiserver.admission.policies import PolicyBinding, ValidatingPolicy
     from steersman.apiserver.http.state import Api
     from steersman.apiserver.resources.kinds import ResourceInfo
