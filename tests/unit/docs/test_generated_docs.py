@@ -108,6 +108,15 @@ def test_every_type_of_condition_is_on_the_page_of_events_or_of_its_operator():
     assert sorted(kind for kind in types if f"`{kind}`" not in known) == []
 
 
+def test_every_type_of_condition_on_the_page_of_events_is_one_of_the_code():
+    page = (REFERENCE / "events.md").read_text()
+    shown = set(re.findall(r"^\|[^|]+\|[^|]*\(`(\w+)`\)[^|]*\|", page, re.MULTILINE))
+    shown |= set(re.findall(r"\| `(\w+)` is (?:true|false) \|", page)) | set(re.findall(r"[Cc]ondition `(\w+)`", page))
+    literals = {node.value for _, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert len(shown) > 8
+    assert sorted(shown - literals) == []
+
+
 def annotation_keys():
     """Keys below our domain that operators read or write."""
     for path, node in nodes():
@@ -122,6 +131,19 @@ def test_every_annotation_is_on_its_page_and_every_one_there_exists():
     assert len(found) > 30
     assert sorted(key for key in found if f"`{key}`" not in page) == []
     assert sorted(set(re.findall(r"`(steersman\.dev/[\w-]+)`", page)) - found) == []
+
+
+def test_every_metric_that_a_page_names_exists():
+    known = set(re.findall(r"`(\w+)`", (REFERENCE / "metrics.md").read_text()))
+    plugin = "".join(path.read_text() for path in (ROOT / "src" / "steersman" / "testing").rglob("*.py"))
+    known |= set(re.findall(r"def (steersman_\w+)", plugin))  # fixtures
+    strange = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in PAGES
+        for name in re.findall(r"`((?:steersman|toolset|workqueue|leader_election)_[a-z0-9_]+)[`{]", page.read_text())
+        if not name.endswith("_") and re.sub(r"_(bucket|sum|count)$", "", name) not in known
+    ]
+    assert strange == []
 
 
 def test_every_metric_that_alerts_and_the_dashboard_use_is_on_its_page():
