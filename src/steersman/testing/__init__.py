@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from steersman.testing.round_trips import assert_round_trips, objects_of
     from steersman.testing.service_accounts import client_as
     from steersman.testing.waiting import eventually
+    from steersman.testing.webhook_session import serving_webhooks
 
 pytest_plugins = ["steersman.testing.plugin"]
 
@@ -52,6 +53,7 @@ __all__ = [
     "objects_of",
     "running",
     "running_least_privilege",
+    "serving_webhooks",
     "settle",
 ]
 
@@ -64,6 +66,7 @@ _MODULES = (
     "programs",
     "controller_session",
     "service_accounts",
+    "webhook_session",
     "controlplane.audit_log",
     "controlplane.binaries",
     "controlplane.launcher",
