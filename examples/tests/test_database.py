@@ -3,8 +3,6 @@
 import pytest
 
 import steersman as sm
-from steersman.kube.api.types import UserInfo
-from steersman.runtime.webhook.admission import AdmissionRequest
 from steersman.testing import eventually, running_least_privilege
 
 
@@ -70,17 +68,12 @@ async def test_volumes_are_deleted_only_when_that_was_asked_for(installed, clien
         assert len([c for c in claims.items if "deletionTimestamp" not in c["metadata"]]) == left
 
 
-async def test_shrinking_is_refused(example):
-    old, new = database(example, "shop", storage="10Gi"), database(example, "shop", storage="5Gi")
-    request = AdmissionRequest(
-        operation="UPDATE",
-        name="orders",
-        namespace="shop",
-        user=UserInfo(),
-        dry_run=False,
-        subresource="",
-        new=new,
-        old=old,
-    )
-    with pytest.raises(sm.Denied, match=r"spec\.storage: cannot shrink from 10Gi to 5Gi"):
-        await example.volumes_never_shrink.function(request)
+# The webhook, as the API server calls it
+
+
+async def test_shrinking_is_refused(installed, steersman_webhooks, client, cluster, namespace):
+    await steersman_webhooks(installed.volumes_never_shrink)
+    await eventually(lambda: client.create(database(installed, namespace, storage="10Gi")))
+    with pytest.raises(sm.Invalid, match=r"spec\.storage: cannot shrink from 10Gi to 5Gi"):
+        await client.patch(installed.Database, "orders", {"spec": {"storage": "5Gi"}}, namespace=namespace)
+    await client.patch(installed.Database, "orders", {"spec": {"storage": "20Gi"}}, namespace=namespace)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any
 
-import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
+import steersman as sm
 from steersman.crd import crd_manifest
-from steersman.kube.api.errors import Invalid, KubeError, NotFound
+from steersman.kube.api.errors import Invalid, KubeError
 from steersman.kube.api.gvk import Kind
 from steersman.kube.api.objects import ObjectMeta, Resource, Struct, to_wire
 from steersman.runtime.webhook.admission import AdmissionRequest, Denied, default, mutate, validate
 from steersman.runtime.webhook.certificate_source import CONFIGURATIONS, ManagedCertificates, MountedCertificates
-from steersman.runtime.webhook.server import WebhookServer, webhook_configurations
-from steersman.testing import eventually
+from steersman.testing import eventually, serving_webhooks
 from tests.support.manifests import Space
 
 
@@ -76,48 +73,18 @@ HOOKS = [reasonable, painted, owned, audited, frozen]
 
 @pytest.fixture
 async def served(cluster, client, namespace):
-    """The webhook server, its certificates in a Secret, known to the API server."""
-    name = f"hooks-{namespace}"
-    certificates = ManagedCertificates(
-        client, namespace=namespace, secret="hooks", names=["127.0.0.1"], configuration=name
-    )
-    here = f"kubernetes.io/metadata.name={namespace}"
-    hooks = [msgspec.structs.replace(hook, namespace_selector=here) for hook in HOOKS]
-    server = WebhookServer(hooks, certificates, host="127.0.0.1", port=0, registry=CollectorRegistry())
-    task = asyncio.create_task(server.run())
-    await asyncio.wait_for(server.serving.wait(), 90)
+    """The webhooks, known to the API server."""
     await client.apply(crd_manifest(Gadget))
-    manifests = webhook_configurations(
-        hooks, name=name, client_config=lambda path: {"url": f"https://127.0.0.1:{server.port}{path}"}
-    )
-    for manifest in manifests:
-        await client.create(manifest)
-    await certificates.load()  # what the server does every half minute: the new configurations get the authority
-    yield server
-    for kind in CONFIGURATIONS:
-        await client.delete(kind, name)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await eventually(lambda: client.create(gadget("probe", namespace, 1), dry_run=True))
+    async with serving_webhooks(client, *HOOKS, namespace=namespace) as server:
+        yield server
 
 
 def gadget(name: str, namespace: str, size: int) -> Gadget:
     return Gadget(metadata=ObjectMeta(name=name, namespace=namespace), spec=GadgetSpec(size=size))
 
 
-async def answered(client, namespace) -> bool:
-    """Whether the API server has taken up both configurations."""
-    try:
-        made = await client.create(gadget("probe", namespace, 1), dry_run=True)
-        await client.create(gadget("probe", namespace, 101), dry_run=True)
-    except NotFound:
-        return False
-    except Invalid:
-        return made.spec.colour == "red"
-    return False
-
-
 async def test_the_api_server_asks_and_obeys(served, client, namespace):
-    await eventually(lambda: answered(client, namespace))
     made = await client.create(gadget("small", namespace, 5))
     assert made.spec.colour == "red"
     with pytest.raises(Invalid, match=r"spec\.size: 100 is enough for everybody"):
@@ -128,14 +95,12 @@ async def test_the_api_server_asks_and_obeys(served, client, namespace):
 
 
 async def test_a_warning_of_a_validator_reaches_the_client(served, client, api, namespace):
-    await eventually(lambda: answered(client, namespace))
     await client.create(gadget("short-lived", namespace, 1))
     path = Space(namespace).at("webhooks.example.org/v1", "gadgets/short-lived")
     assert (await api.delete(path)).warnings == ("goodbye",)
 
 
 async def test_a_defaulter_that_is_a_plain_function_sets_what_is_missing(served, client, namespace):
-    await eventually(lambda: answered(client, namespace))
     assert (await client.create(gadget("found", namespace, 1))).spec.owner == "nobody"
     kept = gadget("kept", namespace, 1)
     kept.spec.owner = "ann"
@@ -145,7 +110,6 @@ async def test_a_defaulter_that_is_a_plain_function_sets_what_is_missing(served,
 async def test_only_objects_that_the_selector_matches_reach_an_untyped_mutator_which_warns(
     served, client, api, namespace
 ):
-    await eventually(lambda: answered(client, namespace))
     made = {}
     for name, labels in (("plain", {}), ("seen", {"audited": "yes"})):
         body = to_wire(gadget(name, namespace, 1))
@@ -160,7 +124,6 @@ async def test_only_objects_that_the_selector_matches_reach_an_untyped_mutator_w
 
 
 async def test_match_conditions_decide_who_is_asked_and_a_denial_carries_warnings(served, client, api, namespace):
-    await eventually(lambda: answered(client, namespace))
     await client.create(gadget("small", namespace, 49))
     await client.create(gadget("large", namespace, 51))
     change = {"spec": {"colour": "blue"}}
@@ -171,15 +134,51 @@ async def test_match_conditions_decide_who_is_asked_and_a_denial_carries_warning
 
 
 async def test_other_namespaces_than_the_selected_ones_are_not_asked_about(served, client, namespace):
-    await eventually(lambda: answered(client, namespace))
     assert (await client.create(gadget("elsewhere", "default", 101), dry_run=True)).spec.colour == ""
 
 
-async def test_a_second_replica_serves_with_the_same_authority(served, client, namespace):
-    certificates = ManagedCertificates(client, namespace=namespace, secret="hooks", names=["127.0.0.1"])
-    first, second = await certificates.load(), await certificates.load()
-    assert first is not None
-    assert second is None  # nothing new
+async def test_a_second_replica_serves_with_the_same_certificate(cluster, client, namespace):
+    one, two = (ManagedCertificates(client, namespace=namespace, secret="hooks", names=["127.0.0.1"]) for _ in range(2))
+    assert await one.load() == await two.load()
+    assert await two.load() is None  # nothing new
+
+
+async def test_webhooks_in_a_test_are_asked_about_its_namespace_and_leave_nothing_behind(cluster, client, namespace):
+    @validate(sm.Kind(version="v1", kind="ConfigMap", plural="configmaps"), namespace_selector="!ignored")
+    def refusing(request: AdmissionRequest[dict[str, Any]]) -> None:
+        raise Denied("no")
+
+    async def create(name: str) -> Any:
+        return await client.create(sm.ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace)))
+
+    async def configurations() -> list[Any]:
+        return [[item["metadata"]["name"] for item in (await client.list(kind)).items] for kind in CONFIGURATIONS]
+
+    before = await configurations()
+    async with serving_webhooks(client, refusing, namespace=namespace):
+        with pytest.raises(Invalid, match="no"):
+            await create("a")
+        await client.create(sm.ConfigMap(metadata=ObjectMeta(name="a", namespace="default")), dry_run=True)
+    assert await configurations() == before
+    assert not (await client.list(sm.Secret, namespace=namespace)).items
+    await eventually(lambda: create("a"))
+
+
+async def test_the_fixture_serves_several_webhooks(cluster, client, namespace, steersman_webhooks):
+    await client.apply(crd_manifest(Gadget))
+    await eventually(lambda: client.create(gadget("probe", namespace, 1), dry_run=True))
+    await steersman_webhooks(reasonable)
+    await steersman_webhooks(painted, owned)
+    made = await client.create(gadget("small", namespace, 5))
+    assert (made.spec.colour, made.spec.owner) == ("red", "nobody")
+    with pytest.raises(Invalid):
+        await client.create(gadget("large", namespace, 101))
+
+
+async def test_two_webhooks_of_one_name_in_a_test_are_an_error_at_once(embedded, client, namespace):
+    with pytest.raises(sm.ConfigError, match="rename one function"):
+        async with serving_webhooks(client, reasonable, reasonable, namespace=namespace):
+            pass
 
 
 async def test_mounted_certificates_are_read_again_when_they_change(tmp_path):

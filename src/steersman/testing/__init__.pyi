@@ -27,5 +27,6 @@ from steersman.testing.round_trips import assert_round_trips as assert_round_tri
 from steersman.testing.round_trips import objects_of as objects_of
 from steersman.testing.service_accounts import client_as as client_as
 from steersman.testing.waiting import eventually as eventually
+from steersman.testing.webhook_session import serving_webhooks as serving_webhooks
 
 __all__: list[str]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from steersman.apiserver import EmbeddedServer
     from steersman.kube.client.client import Client
+    from steersman.runtime.webhook.admission import Webhook
     from steersman.testing.clock import VirtualClock
     from steersman.testing.controlplane.launcher import ControlPlane
     from steersman.testing.programs import Program
@@ -227,6 +228,25 @@ async def steersman_client_as(
             )
 
         yield connect
+
+
+@_on_the_session_loop("function")
+async def steersman_webhooks(
+    steersman_client: Client, steersman_namespace: str
+) -> AsyncIterator[Callable[..., Awaitable[None]]]:
+    """Webhooks that the API server asks about the test's namespace: `await steersman_webhooks(never_shrink)`."""
+    from contextlib import AsyncExitStack
+
+    from steersman.testing.webhook_session import serving_webhooks
+
+    async with AsyncExitStack() as stack:
+
+        async def serve(*webhooks: Webhook) -> None:
+            await stack.enter_async_context(
+                serving_webhooks(steersman_client, *webhooks, namespace=steersman_namespace)
+            )
+
+        yield serve
 
 
 @pytest.fixture

@@ -228,6 +228,16 @@ def test_services_are_a_gauge_that_goes_back_to_zero():
     assert registry.get_sample_value("toolset_services_discovered", labels) == 0
 
 
+def test_namespaces_that_come_and_go_leave_no_series_behind():
+    registry = _registry()
+    made = metrics.ToolsetMetrics(registry)
+    for number in range(5):
+        found = frozenset({("prometheus", "stays", "x"), ("prometheus", f"team-{number}", "x")})
+        made.set_observation(NamespacedName("one", "ns"), metrics.Observation(included=found))
+    shown = [sample for family in made.services.collect() for sample in family.samples]
+    assert {sample.labels["namespace"] for sample in shown} == {"stays", "team-4"}
+
+
 def test_gauges_show_all_targets_together_and_each_service_once():
     """Two targets set each other's gauges to zero, in turns."""
     registry = _registry()

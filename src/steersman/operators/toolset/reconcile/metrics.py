@@ -144,9 +144,13 @@ class ToolsetMetrics:
         every = self._observed.values()
         included = Tally((kind, namespace) for kind, namespace, _ in _union(seen.included for seen in every))
         excluded = Tally(kind for kind, _, _ in _union(seen.excluded for seen in every))
-        self._shown |= included.keys()
+        types = {kind for kind, _ in included}
+        shown = included.keys() | {key for key in self._shown if key[0] not in types}  # a type without Services is 0
+        for key in self._shown - shown:
+            self.services.remove(*key)  # else namespaces that come and go leave series behind
+        self._shown = shown
         self._unhealthy |= excluded.keys()
-        for key in self._shown:
+        for key in shown:
             self.services.labels(*key).set(included[key])
         for kind in self._unhealthy:
             self.unhealthy.labels(kind).set(excluded[kind])
