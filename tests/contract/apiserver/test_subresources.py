@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from steersman.testing.raw_api import RawApi, ssl_context
 from tests.support.manifests import deployment, pod, widget
 
 if TYPE_CHECKING:
-    from steersman.testing.raw_api import RawApi
+    from steersman.testing.raw_api import ApiServer
     from tests.support.manifests import Space
 
 
@@ -239,6 +240,42 @@ async def test_a_service_account_token_is_issued_and_names_its_account(api: RawA
     assert review.status == 201
     assert review.body["status"]["authenticated"] is True
     assert review.body["status"]["user"]["username"] == f"system:serviceaccount:{ns}:default"
+
+
+SERVER = "https://kubernetes.default.svc"
+Audiences = list[str] | None
+
+
+@pytest.mark.parametrize(
+    ("issued", "asked", "found"),
+    [
+        (None, None, [SERVER]),
+        (None, ["vault", SERVER], [SERVER]),
+        (None, ["vault"], None),
+        (["vault"], ["vault"], ["vault"]),
+        (["vault", "sts"], ["sts", "other"], ["sts"]),
+        (["vault"], None, None),
+        (["vault", SERVER], None, [SERVER]),
+    ],
+)
+async def test_a_token_is_valid_for_its_audiences_only(
+    api: RawApi,
+    cluster: ApiServer,
+    ns: Space,
+    issued: list[str] | None,
+    asked: list[str] | None,
+    found: list[str] | None,
+):
+    await api.eventually(ns.core("serviceaccounts/default"), lambda answer: answer.status == 200)
+    got = await api.post(ns.core("serviceaccounts/default/token"), {"spec": {"audiences": issued} if issued else {}})
+    token = got.body["status"]["token"]
+    spec = {"token": token} | ({"audiences": asked} if asked else {})
+    review = (await api.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": spec})).body["status"]
+    assert (review.get("authenticated", False), review.get("audiences")) == (found is not None, found)
+    assert bool(review.get("error")) is (found is None)
+    async with RawApi(cluster.url, token=token, ssl_context=ssl_context(cluster.ca_pem)) as bearer:
+        answer = await bearer.get("/version")
+    assert answer.status == (200 if SERVER in (issued or [SERVER]) else 401)
 
 
 async def test_a_token_of_no_account_is_not_found(api: RawApi, ns: Space):

@@ -1,4 +1,4 @@
-"""Programs from Rust crates, those of others and one of our own: built once per machine, then kept.
+"""Programs from Rust crates, those of others and one of our own, and the tests of others: built once, then kept.
 
     python -m tests.support.programs.crates          builds all of them and says where they are
 
@@ -10,6 +10,7 @@ part of this project.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from msgspec import Struct
 
 from steersman.testing.controlplane.binaries import BinariesError, building, builds_folder
 
-__all__ = ["BINDCAR", "KUBE_RS", "Crate"]
+__all__ = ["BINDCAR", "KUBE_CLIENT_TESTS", "KUBE_RS", "Crate", "CrateTests"]
 
 # Neither debug information nor optimisation: tests start it, and nobody waits for it.
 PROFILE = {"CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_INCREMENTAL": "0", "CARGO_TERM_COLOR": "never"}
@@ -46,16 +47,12 @@ class Crate(Struct, frozen=True, kw_only=True):
         """The program, built now if this machine does not have it yet."""
         if (found := self.built()) is not None:
             return found
-        cargo = shutil.which("cargo") or shutil.which("cargo", path=str(Path.home() / ".cargo" / "bin"))
-        if cargo is None:
-            raise BinariesError(
-                f"{self.name} {self.version} has to be built once, and there is no `cargo` on PATH (https://rustup.rs)"
-            )
+        cargo = _cargo(f"{self.name} {self.version}")
         with building(self.name):
             return self.built() or self._compile(cargo)
 
     def _compile(self, cargo: str) -> Path:
-        toolchain = subprocess.run([cargo, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        toolchain = _toolchain(cargo)
         with tempfile.TemporaryDirectory(dir=builds_folder(), prefix=f".{self.name}-") as scratch:
             root, target = Path(scratch) / "root", Path(scratch) / "target"
             origin = (
@@ -76,6 +73,73 @@ class Crate(Struct, frozen=True, kw_only=True):
         return finished / self.name
 
 
+class CrateTests(Struct, frozen=True, kw_only=True):
+    """The unit tests of a published crate, as one program.
+
+    The crate comes from the registry with its tests, but its manifest has lost the dependencies on its neighbors. So it
+    is built in a workspace of ours, whose Cargo.lock pins what it needs; the crate itself and its neighbors are those
+    of the Cargo.lock of `user`.
+    """
+
+    name: str
+    crate: str
+    features: tuple[str, ...]
+    neighbors: dict[str, str]  # crates that the tests need as well, with their features
+    workspace: Path  # Cargo.toml, Cargo.lock
+    user: Path  # a crate of ours that depends on all of them
+
+    def build(self) -> Path:
+        """The program, built now if this machine does not have it yet."""
+        digest = hashlib.sha256(repr((self.crate, self.features, self.neighbors)).encode())
+        for file in (self.workspace / "Cargo.toml", self.workspace / "Cargo.lock", self.user / "Cargo.lock"):
+            digest.update(file.read_bytes())
+        cargo = _cargo(self.name)
+        finished = builds_folder() / f"{self.name}-{digest.hexdigest()[:16]}-rust{_toolchain(cargo)}"
+        with building(self.name):
+            if not finished.is_file():
+                self._compile(cargo, finished)
+        return finished
+
+    def _compile(self, cargo: str, finished: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=builds_folder(), prefix=f".{self.name}-") as scratch:
+            workspace = Path(scratch) / "workspace"
+            shutil.copytree(self.workspace, workspace)
+            manifest = str(self.user / "Cargo.toml")
+            known = self._run(cargo, "metadata", "--locked", "--format-version", "1", "--manifest-path", manifest)
+            for package in json.loads(known)["packages"]:
+                if package["name"] in {self.crate, *self.neighbors}:
+                    shutil.copytree(Path(package["manifest_path"]).parent, workspace / package["name"])
+            with (workspace / self.crate / "Cargo.toml").open("a") as file:
+                for neighbor, features in self.neighbors.items():
+                    file.write(f'\n[dev-dependencies.{neighbor}]\npath = "../{neighbor}"\n')
+                    file.write(f'default-features = false\nfeatures = ["{features}"]\n')
+            chosen = ("--package", self.crate, "--no-default-features", "--features", ",".join(self.features))
+            options = ("--no-run", "--lib", "--locked", "--quiet", "--message-format", "json", *chosen)
+            said = self._run(cargo, "test", *options, cwd=workspace, target=Path(scratch) / "target")
+            [program] = filter(None, (json.loads(line).get("executable") for line in said.splitlines()))
+            shutil.move(program, finished)
+
+    def _run(self, cargo: str, *arguments: str, cwd: Path | None = None, target: Path | None = None) -> str:
+        environment = {"CARGO_TARGET_DIR": str(target), **os.environ} if target else os.environ
+        done = subprocess.run(
+            [cargo, *arguments], cwd=cwd, env={**environment, **PROFILE}, text=True, capture_output=True, check=False
+        )
+        if done.returncode:
+            raise BinariesError(f"`cargo {arguments[0]}` failed for {self.name}:\n{done.stderr[-TAIL:]}")
+        return done.stdout
+
+
+def _cargo(wanted: str) -> str:
+    cargo = shutil.which("cargo") or shutil.which("cargo", path=str(Path.home() / ".cargo" / "bin"))
+    if cargo is None:
+        raise BinariesError(f"{wanted} has to be built once, and there is no `cargo` on PATH (https://rustup.rs)")
+    return cargo
+
+
+def _toolchain(cargo: str) -> str:
+    return subprocess.run([cargo, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+
+
 def _empty_page(folder: Path) -> Path:
     made = folder / "page.zip"
     with zipfile.ZipFile(made, "w") as archive:
@@ -92,13 +156,25 @@ def own_crate(name: str, source: Path) -> Crate:
 
 
 BINDCAR = Crate(name="bindcar", version="0.9.0", swagger=True)
-KUBE_RS = own_crate("kube-rs-life", Path(__file__).parents[2] / "conformance" / "clients" / "kube_rs")
+CONFORMANCE = Path(__file__).parents[2] / "conformance"
+KUBE_RS = own_crate("kube-rs-life", CONFORMANCE / "clients" / "kube_rs")
+KUBE_CLIENT_TESTS = CrateTests(
+    name="kube-client-tests",
+    crate="kube-client",
+    features=(
+        *("client", "config", "rustls-tls", "ring", "ws", "jsonpatch", "gzip", "admission", "kubelet-debug"),
+        "unstable-client",
+    ),
+    neighbors={"kube": "client"},
+    workspace=CONFORMANCE / "kube_rs",
+    user=CONFORMANCE / "clients" / "kube_rs",
+)
 
 
 def main() -> int:
     """Build everything; 1 and one line on the standard error when that fails."""
     try:
-        for crate in (BINDCAR, KUBE_RS):
+        for crate in (BINDCAR, KUBE_RS, KUBE_CLIENT_TESTS):
             print(crate.build())  # noqa: T201  # its output
     except BinariesError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201  # its output

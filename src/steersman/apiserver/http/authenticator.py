@@ -16,7 +16,7 @@ from steersman.apiserver import status_errors
 from steersman.kube.api.types.authorization import UserInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aiohttp import web
 
@@ -28,6 +28,7 @@ ALL_AUTHENTICATED = "system:authenticated"
 ALL_UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = UserInfo(username="system:anonymous", groups=[ALL_UNAUTHENTICATED])
 ADMIN = "system:admin"
+AUDIENCE = "https://kubernetes.default.svc"  # this server; a token for others only does not authenticate a request
 _ADMIN = UserInfo(username=ADMIN, groups=[MASTERS, ALL_AUTHENTICATED])
 
 
@@ -38,25 +39,32 @@ class Authenticator:
         self._open = not token
         self._clock = clock
         self._accounts = accounts  # service accounts by namespace/name
-        self._tokens: dict[bytes, tuple[UserInfo, float, str]] = {}  # digest -> (user, when it ends, account)
+        # digest -> (user, when it ends, account, audiences)
+        self._tokens: dict[bytes, tuple[UserInfo, float, str, Sequence[str]]] = {}
         if token:
-            self._tokens[_digest(token)] = (_ADMIN, math.inf, "")
+            self._tokens[_digest(token)] = (_ADMIN, math.inf, "", [AUDIENCE])
 
-    def add_service_account(self, token: str, namespace: str, name: str, *, uid: str, expires: float) -> None:
+    def add_service_account(
+        self, token: str, namespace: str, name: str, *, uid: str, expires: float, audiences: Sequence[str] = (AUDIENCE,)
+    ) -> None:
         """Let `token` stand for a service account until the clock's time is `expires` or the account is gone."""
         user = UserInfo(
             username=f"system:serviceaccount:{namespace}:{name}",
             uid=uid,
             groups=[*service_account_groups(namespace), ALL_AUTHENTICATED],
         )
-        self._tokens[_digest(token)] = (user, expires, f"{namespace}/{name}")
+        self._tokens[_digest(token)] = (user, expires, f"{namespace}/{name}", audiences)
 
-    def user(self, token: str) -> UserInfo | None:
-        """Whom a token stands for. Looked up by digest, so the time it takes tells nothing about a secret."""
-        user, expires, account = self._tokens.get(_digest(token), (None, 0.0, ""))
-        if user is None or self._clock.time() >= expires:
+    def user(self, token: str, audiences: Sequence[str] = (AUDIENCE,)) -> tuple[UserInfo, list[str]] | None:
+        """Whom a token stands for, and for which of these audiences; None if for none of them.
+
+        Looked up by digest, so the time it takes tells nothing about a secret.
+        """
+        user, expires, account, issued = self._tokens.get(_digest(token), (None, 0.0, "", ()))
+        known = [audience for audience in issued if audience in audiences]
+        if user is None or not known or self._clock.time() >= expires:
             return None
-        return user if not account or self._is_there(account, user.uid) else None
+        return (user, known) if not account or self._is_there(account, user.uid) else None
 
     def _is_there(self, account: str, uid: str | None) -> bool:
         """Whether the account exists, and is not another one of the same name."""
@@ -75,10 +83,10 @@ class Authenticator:
             return _ADMIN
         header = http.headers.get("Authorization", "")
         if header[:7].lower() == "bearer ":
-            user = self.user(header[7:].strip())
-            if user is None:
+            found = self.user(header[7:].strip())
+            if found is None:
                 raise status_errors.unauthorized()
-            return user
+            return found[0]
         if http.transport is not None and (certificate := http.transport.get_extra_info("peercert")):
             attributes = [pair for row in certificate.get("subject", ()) for pair in row]
             name = next((value for key, value in attributes if key == "commonName"), "")

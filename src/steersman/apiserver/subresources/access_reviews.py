@@ -14,6 +14,7 @@ import msgspec
 from steersman.apiserver import status_errors
 from steersman.apiserver.authorization.escalation import FULL_AUTHORITY
 from steersman.apiserver.authorization.request_attributes import RequestAttributes
+from steersman.apiserver.http.authenticator import AUDIENCE
 from steersman.apiserver.http.requests import WriteOptions
 from steersman.apiserver.http.state import Reply, timestamp
 from steersman.apiserver.resources.kinds import TOKEN
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
-AUDIENCE = "https://kubernetes.default.svc"
 SHORTEST, LONGEST = 600, 1 << 32  # seconds a token may live
 
 
@@ -53,10 +53,11 @@ def _token_review(api: Api, request: Request, obj: JSON) -> JSON:  # noqa: ARG00
     token = obj["spec"].get("token", "")
     if not token:
         raise status_errors.bad_request("token is required for TokenReview in authentication")
-    user = api.authenticator.user(token)
-    if user is None:
+    found = api.authenticator.user(token, obj["spec"].get("audiences") or [AUDIENCE])
+    if found is None:
         return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
-    return {**obj, "status": {"authenticated": True, "user": api.authenticator.info(user), "audiences": [AUDIENCE]}}
+    user, audiences = found
+    return {**obj, "status": {"authenticated": True, "user": api.authenticator.info(user), "audiences": audiences}}
 
 
 def _self_review(api: Api, request: Request, obj: JSON) -> JSON:
@@ -167,8 +168,10 @@ def issue_token(api: Api, request: Request) -> Reply:
         cause = field_errors.invalid("spec.expirationSeconds", seconds, f"may not specify a duration {limit}")
         raise status_errors.invalid(TOKEN, "", [cause])
     now = api.clock.time()
-    token = secrets.token_urlsafe(32)
-    api.authenticator.add_service_account(token, route.namespace, route.name, uid=account["uid"], expires=now + seconds)
+    token, audiences = secrets.token_urlsafe(32), spec.get("audiences") or [AUDIENCE]
+    api.authenticator.add_service_account(
+        token, route.namespace, route.name, uid=account["uid"], expires=now + seconds, audiences=audiences
+    )
     answer = {
         "kind": TOKEN.kind,
         "apiVersion": TOKEN.api_version,
@@ -179,7 +182,7 @@ def issue_token(api: Api, request: Request) -> Reply:
             "creationTimestamp": timestamp(now),
         },
         "spec": {
-            "audiences": spec.get("audiences") or [AUDIENCE],
+            "audiences": audiences,
             "expirationSeconds": seconds,
             "boundObjectRef": spec.get("boundObjectRef"),
         },
