@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-JOBS   ?= auto
+JOBS   ?=
 ARGS   ?=
 
 # Where the environment says not to keep bytecode, every process would compile every module it imports, again.
@@ -45,21 +45,23 @@ $(PACKAGE): pyproject.toml $(INSTALLED)
 demo: setup ## show a session with the embedded API server (stays up on a terminal)
 	@$(BIN)/steersman demo
 
-# Types are checked beside the tests, and shown after them. Folders without a fast test are not collected.
+# Types are checked beside the tests, and shown after them. Folders without a fast test are not collected. A quarter of a
+# worker's time is waiting, so there is a worker more than there are cores.
 FAST := -m "not steersman_real and not slow" --hypothesis-profile=quick --ignore=tests/browser --ignore=tests/chaos \
 	--ignore=tests/conformance
 
 check: lint ## everything that needs neither Go nor much time
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(FAST) $(ARGS); tests=$$?; \
+	$(BIN)/pytest -n $(or $(JOBS),$(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')) --dist worksteal $(FAST) \
+		$(ARGS); tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.txt; exit $$((tests || types))
 
 test: lint types docs programs packages ## everything; builds the real control plane once per machine
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(or $(JOBS),auto) --dist worksteal $(ARGS)
 
 coverage: lint types programs packages ## the same, and which lines and branches no test reaches
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/coverage run -m pytest -n $(or $(JOBS),auto) --dist worksteal $(ARGS)
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 
 mutants: setup ## deliberate bugs, one at a time: at least 90 % must be noticed by the fast tests (resumes; ARGS=--help)

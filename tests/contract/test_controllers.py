@@ -151,11 +151,11 @@ async def test_at_rest_nothing_is_written(client, namespace):
         writes = Writes(client)
         await eventually(lambda: _all_children(client, namespace, 5))
         queue = manager.runner("copy").queue
-        await eventually(lambda: not queue._dirty and not queue.processing)
+        await eventually(lambda: not queue.dirty and not queue.processing)
         writes.made.clear()
         before = len(runs)
         manager.runner("copy").add_all()
-        await eventually(lambda: len(runs) >= before + 5 and not queue._dirty and not queue.processing)
+        await eventually(lambda: len(runs) >= before + 5 and not queue.dirty and not queue.processing)
         assert writes.made == []
 
 
@@ -183,7 +183,7 @@ async def test_status_updates_of_a_child_cause_no_applies_but_changes_of_its_spe
         queue = manager.runner("deploy").queue
 
         async def at_rest():
-            return not queue._dirty and not queue.processing and runs
+            return not queue.dirty and not queue.processing and runs
 
         await eventually(at_rest)
         await asyncio.gather(*(eventually(at_rest) for _ in range(3)))

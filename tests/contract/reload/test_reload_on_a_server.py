@@ -459,7 +459,7 @@ async def test_what_changes_no_used_key_costs_no_request_at_all(site):
 
 async def idle(manager):
     await eventually(
-        lambda: all(engine.queue.processing == 0 and len(engine.queue) == 0 for engine in manager._runners.values()),
+        lambda: all(engine.queue.processing == 0 and len(engine.queue) == 0 for engine in manager.runners.values()),
         "the controllers have nothing to do",
     )
 
@@ -598,7 +598,7 @@ async def test_one_source_that_many_workloads_use_takes_one_patch_each(site):
     names = [f"web-{n}" for n in range(number)]
     await asyncio.gather(*(site.workload(name) for name in names))
     async with site.running() as manager:
-        (engine,) = manager._runners.values()
+        (engine,) = manager.runners.values()
         await eventually(lambda: _all_are(site, APPLIED, None, number), "all are seeded")
         await idle(manager)
         with RequestLog(site.client) as log:

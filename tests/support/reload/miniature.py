@@ -212,7 +212,7 @@ class World:
         """Evaluate one workload, and write nothing."""
         reconciler = self.reconcilers[kind]
         reconciler.tracker.live, reconciler.tracker.clock = True, cast("Clock", self)
-        found: Any = self._with_totals(self._decoded(self.objects[kind, namespace, name]))
+        found: Any = self._with_totals(self.decoded(self.objects[kind, namespace, name]))
         now = Moment(wall=self.now, tick=self.now)
         snapshot = reconciler.read_snapshot(found, _Caches(self), now)
         self.forms.want((kind, found.ref), snapshot.compare_rules)
@@ -243,7 +243,7 @@ class World:
             self._patch((kind, namespace, name), patch)
             if look.plan.action in (Action.RESTART, Action.EVICT):
                 self.coordinator.restarted(
-                    workload_id(look.workload), self._decoded(self.objects[kind, namespace, name])
+                    workload_id(look.workload), self.decoded(self.objects[kind, namespace, name])
                 )
             if look.plan.action is Action.RESTART:
                 title = look.workload.title
@@ -291,7 +291,7 @@ class World:
         self._tell(old, new)
 
     def _tell(self, old: Manifest | None, new: Manifest | None) -> None:
-        before, after = (None if one is None else self._decoded(one) for one in (old, new))
+        before, after = (None if one is None else self.decoded(one) for one in (old, new))
         some: Any = after if after is not None else before
         for kind, reconciler in self.reconcilers.items():
             if isinstance(some, ProviderClass):
@@ -307,7 +307,7 @@ class World:
                     self.forms.want((kind, some.ref), {})
                     self.coordinator.gone(workload_id(some))
 
-    def _decoded(self, manifest: Manifest) -> Any:
+    def decoded(self, manifest: Manifest) -> Any:
         kind = manifest["kind"]
         seen: tuple[Any, ...] = (ConfigMapSource, SecretSource, NamespaceSettings, ProviderStatus, ProviderClass)
         classes = {one.KIND.kind: one for one in seen}
@@ -339,7 +339,7 @@ class _Shelf:
 
     def get(self, ref: NamespacedName) -> Any:
         manifest = self._world.objects.get((self._kind.kind, ref.namespace, ref.name))
-        return None if manifest is None else self._world._decoded(manifest)  # a part of the world
+        return None if manifest is None else self._world.decoded(manifest)  # a part of the world
 
     def list(self, *, namespace: str | None = None) -> list[Any]:
         kind = self._kind.kind

@@ -160,4 +160,5 @@ def print_manifests(manifests: list[dict[str, Any]], output: str) -> None:
     else:
         import yaml
 
-        click.echo("---\n".join(yaml.safe_dump(manifest, sort_keys=False) for manifest in manifests), nl=False)
+        quick = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # definitions are long: a tenth of the time
+        click.echo("---\n".join(yaml.dump(manifest, Dumper=quick, sort_keys=False) for manifest in manifests), nl=False)

@@ -328,7 +328,7 @@ async def test_requeue_after_runs_again_at_that_time_and_keeps_the_priority(benc
     engine = await bench.run(Controller(App, reconcile), app())
     await bench.clock.advance(29.9)
     assert len(reconcile.calls) == 1
-    assert engine.queue._dirty[A].priority == LOW_PRIORITY
+    assert [entry["priority"] for entry in engine.queue.describe()["waiting"]] == [LOW_PRIORITY]
     await bench.clock.advance(0.1)
     assert len(reconcile.calls) == 2
 
@@ -358,7 +358,7 @@ async def test_a_result_may_set_another_priority(bench):
     engine = await bench.run(Controller(App, reconcile), app())
     gate.set()
     await settle()
-    assert engine.queue._dirty[A].priority == 9
+    assert [entry["priority"] for entry in engine.queue.describe()["waiting"]] == [9]
 
 
 async def test_requeue_without_a_time_backs_off_while_it_keeps_asking(bench):

@@ -249,7 +249,7 @@ async def test_the_ready_keys_can_be_listed_highest_priority_first(queue: WorkQu
     for key in "abcd":
         queue.add(key)
     queue.add("c", priority=4)
-    assert [entry.key for entry in queue._ready] == ["c", "a", "b", "d"]
+    assert [entry["key"] for entry in queue.describe()["ready"]] == ["c", "a", "b", "d"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -290,7 +290,7 @@ async def test_random_work_ends_with_every_key_run_after_its_last_change(clock: 
         if rng.random() < 0.05:  # a worker dies, and another takes its place
             workers.pop().cancel()
             workers.append(asyncio.create_task(work()))
-    await clock.advance_until(lambda: not queue._dirty and not queue.processing)
+    await clock.advance_until(lambda: not queue.dirty and not queue.processing)
     queue.close()
     await asyncio.gather(*workers)
     assert ran == {key: version[key] or -1 for key in keys}

@@ -30,7 +30,7 @@ def test_whoever_said_last_that_he_is_interested_is_found_and_nobody_else(histor
 
 def decoded(world, manifest):
     world.put(manifest)
-    return world._decoded(world.get(manifest["kind"], manifest["metadata"]["name"]))
+    return world.decoded(world.get(manifest["kind"], manifest["metadata"]["name"]))
 
 
 def marked(world, state):
@@ -50,7 +50,7 @@ def test_only_what_a_plan_depends_on_is_news():
     tracker, world = ChangeTracker(), World()
     web = decoded(world, workload("web", uses=[env("app", "mode")]))
     world.edit("Deployment", "web", {"spec": {"replicas": 5}, "metadata": {"annotations": {"theirs": "x"}}})
-    same = world._decoded(world.get("Deployment", "web"))
+    same = world.decoded(world.get("Deployment", "web"))
     assert not tracker.workload_matters(web, same)
     assert tracker.workload_matters(same, decoded(world, workload("web", uses=[env("app", "level")])))
     assert tracker.workload_matters(None, web)

@@ -66,7 +66,7 @@ class Storm:
     def delay(self, source, before):
         if not self.coalesce:
             return None
-        decoded = (self.world._decoded(manifest) for manifest in (before, self.world.get("ConfigMap", source)))
+        decoded = (self.world.decoded(manifest) for manifest in (before, self.world.get("ConfigMap", source)))
         return self.world.reconcilers["Deployment"].delay_of(WEB, *decoded)
 
 

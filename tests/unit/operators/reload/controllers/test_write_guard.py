@@ -56,7 +56,7 @@ def test_a_pause_period_of_reloader_pauses_the_deployment_with_its_first_restart
     assert live["spec"]["paused"] is True
     began = live["metadata"]["annotations"][PAUSED_AT]
     (dialect,) = made.reconcilers["Deployment"].dialects
-    pause = dialect.pause(made._decoded(live))
+    pause = dialect.pause(made.decoded(live))
     assert pause.annotation == PAUSED_AT
     assert pause.until == pytest.approx(made.now + 300, abs=1)
     made.put(configmap("app", mode="c"))
@@ -80,7 +80,7 @@ def test_a_pause_is_over_when_its_length_is_unknown_and_one_of_a_user_is_left_al
     manifest["spec"]["paused"] = paused
     made.put(manifest)
     (dialect,) = made.reconcilers["Deployment"].dialects
-    pause = dialect.pause(made._decoded(made.get("Deployment", "web")))
+    pause = dialect.pause(made.decoded(made.get("Deployment", "web")))
     assert (None if pause is None else pause.until < 1.8e9) is over
 
 

@@ -325,7 +325,7 @@ def test_who_only_shows_what_a_process_knows_that_has_asked_for_no_form_shows_no
     made.crash()
     made.forms.while_decoding = False
     reconciler = made.reconcilers["Deployment"]
-    found = made._decoded(made.get("Deployment", "web"))
+    found = made.decoded(made.get("Deployment", "web"))
     look = reconciler.evaluate(found, made.caches(), Moment(wall=made.now, tick=made.now))
     assert look.snapshot.incomplete
     assert look.plan.changes == ()
