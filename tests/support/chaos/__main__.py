@@ -3,6 +3,7 @@
 make chaos                                                     100 schedules for each operator
 make chaos ARGS="--schedules 500 --seed 7 --operators reload"  those with the seeds 7 to 506
 make chaos ARGS="--minutes 480"                                overnight: as many as there is time for
+make chaos ARGS="--real --schedules 10"                        processes on the real control plane, in real time
 make chaos ARGS="--replay FILE"                                the schedule in FILE, as a finding shows it
 """
 
@@ -22,16 +23,19 @@ import click
 from msgspec.structs import replace
 
 from tests.support.chaos.operators import NAMES, subject
-from tests.support.chaos.report import render
+from tests.support.chaos.real import run_together
+from tests.support.chaos.report import render, render_faults
 from tests.support.chaos.run import run_guarded
-from tests.support.chaos.schedule import generate, parse
+from tests.support.chaos.schedule import generate, generate_real, parse
 from tests.support.chaos.shrinking import shrink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from tests.support.chaos.report import Outcome
     from tests.support.chaos.schedule import Schedule, Step
+
+TOGETHER = 8  # schedules that share a real control plane
 
 
 @click.command()
@@ -41,42 +45,75 @@ if TYPE_CHECKING:
 @click.option("--minutes", type=float, help="Run as many schedules as there is time for, instead of --schedules.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="How many schedules to run at once.")
 @click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run this schedule only.")
-def main(schedules: int, seed: int, operators: str, minutes: float | None, jobs: int, replay: Path | None) -> None:
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the tables to this file too.")
+@click.option("--real", is_flag=True, help="Operators are processes, on the real control plane and in real time.")
+def main(  # options
+    *,
+    schedules: int,
+    seed: int,
+    operators: str,
+    minutes: float | None,
+    jobs: int,
+    replay: Path | None,
+    report: Path | None,
+    real: bool,
+) -> None:
     """Run seeded schedules of user actions and faults; exit 1 when something was lost, doubled or otherwise wrong."""
     try:
         names = [subject(name).name for name in filter(None, operators.split(","))]
-        chosen = [parse(replay.read_text())] if replay else _chosen(names, seed, None if minutes else schedules)
+        chosen = (
+            [parse(replay.read_text())] if replay else _chosen(names, seed, None if minutes else schedules, real=real)
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    outcomes = _run_all(iter(chosen), jobs, None if minutes is None else time.monotonic() + 60 * minutes)
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    running = _run_real(iter(chosen)) if real else _run_all(iter(chosen), jobs)
+    outcomes: list[Outcome] = []
+    for outcome in running:
+        outcomes.append(outcome)
+        _progress(outcomes)
+        if report is not None:
+            report.write_text(f"{render(outcomes)}\n\n{render_faults(outcomes)}\n")
+        if deadline is not None and time.monotonic() > deadline:
+            break
+    running.close()
     click.echo(render(outcomes))
     failed = [outcome for outcome in outcomes if outcome.findings]
     for outcome in failed[:5]:
-        click.echo(_describe(outcome if replay else _shrunk(outcome)))
+        click.echo(_describe(outcome if replay or real else _shrunk(outcome)))
     sys.exit(1 if failed else 0)
 
 
-def _chosen(names: list[str], seed: int, count: int | None) -> Iterator[Schedule]:
+def _chosen(names: list[str], seed: int, count: int | None, *, real: bool) -> Iterator[Schedule]:
     """The operators in turn, seed by seed."""
     for number in itertools.count(seed) if count is None else range(seed, seed + count):
         for name in names:
             chosen = subject(name)
-            yield generate(name, number, chosen.actions, chosen.faults)
+            yield (generate_real if real else generate)(name, number, chosen.actions, chosen.faults)
 
 
-def _run_all(schedules: Iterator[Schedule], jobs: int, deadline: float | None) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+def _run_all(schedules: Iterator[Schedule], jobs: int) -> Generator[Outcome]:
+    """Run schedules in processes, as many at once as there are jobs."""
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(run_guarded, schedule) for schedule in itertools.islice(schedules, 2 * jobs)}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                outcomes.append(future.result())
-                _progress(outcomes)
-                schedule = None if deadline and time.monotonic() > deadline else next(schedules, None)
-                if schedule is not None:
-                    running.add(pool.submit(run_guarded, schedule))
-    return outcomes
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+                    if (schedule := next(schedules, None)) is not None:
+                        running.add(pool.submit(run_guarded, schedule))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _run_real(schedules: Iterator[Schedule]) -> Generator[Outcome]:
+    """Run schedules in groups, each on a control plane of its own."""
+    for number in itertools.count():
+        group = list(itertools.islice(schedules, TOGETHER))
+        if not group:
+            return
+        yield from asyncio.run(run_together(group, forgetful=number % 2 == 1))
 
 
 def _progress(outcomes: list[Outcome]) -> None:

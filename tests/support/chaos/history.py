@@ -125,16 +125,14 @@ class History(msgspec.Struct):
 
     def add_version(self, kind: str, revision: int, resource: str, obj: dict[str, Any]) -> None:
         """The API server stored a version."""
-        self._place += 1
-        self.versions.append(ObjectVersion(self._place, revision, kind, resource, obj))
+        self.versions.append(ObjectVersion(self.next_place(), revision, kind, resource, obj))
 
     def add_request(self, entry: Any, at: float) -> None:
         """The API server finished a request; the versions it stored were added before."""
-        self._place += 1
         agent = entry.user_agent.rpartition(" ")[2]  # the component; what comes before is the same for all
         self.requests.append(
             RequestEntry(
-                self._place,
+                self.next_place(),
                 at,
                 agent,
                 entry.verb,
@@ -156,6 +154,11 @@ class History(msgspec.Struct):
             if same and not version.writer and entry.name in ("", version.name):
                 version.writer = agent
                 return
+
+    def next_place(self) -> int:
+        """The place of what is added now."""
+        self._place += 1
+        return self._place
 
     @property
     def place(self) -> int:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import time
 from base64 import b64encode
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dns.exception
 import dns.message
@@ -21,7 +20,9 @@ import dns.query
 import dns.rcode
 import dns.rdatatype
 
+from steersman.testing.controlplane.processes import Child
 from tests.support.chaos.checkers import SECRET
+from tests.support.chaos.virtual_loop import VirtualLoop
 from tests.support.dns.liar import Liar
 from tests.support.dns.named import Named
 from tests.support.programs.loopback_server import PATIENCE
@@ -29,8 +30,6 @@ from tests.support.programs.loopback_server import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from tests.support.chaos.virtual_loop import VirtualLoop
 
 __all__ = ["HoldingLiar", "NameServer", "new_key"]
 
@@ -45,17 +44,14 @@ def new_key() -> str:
 class NameServer(Named):
     """A named that is started, killed and asked in threads."""
 
-    _program: subprocess.Popen[bytes] | None = None
+    _program: Child | None = None
 
     async def _launch(self, *command: str | Path, log: Path, environment: Mapping[str, str] | None = None) -> None:
         def launch() -> None:
-            with log.open("ab") as output:
-                self._program = subprocess.Popen(  # our own command
-                    command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment
-                )
+            self._program = Child(command, log=log, environment=environment)
             until = time.monotonic() + PATIENCE
             while not all(claim.answers for claim in self._claims):
-                if self._program.poll() is not None or time.monotonic() > until:
+                if self._program.exit_code is not None or time.monotonic() > until:
                     raise RuntimeError(f"{command[0]} did not start: {log.read_text()[-2000:]}")
                 time.sleep(0.005)
 
@@ -64,7 +60,8 @@ class NameServer(Named):
     async def kill(self) -> None:
         if self._program is not None:
             self._program.kill()
-            await asyncio.to_thread(self._program.wait)
+            while self._program.exit_code is None:  # a moment, in which no virtual time passes
+                await asyncio.to_thread(time.sleep, 0.001)
             self._program = None
 
     async def ask(self, *questions: tuple[str, str]) -> list[tuple[str, set[str]] | None]:
@@ -86,11 +83,11 @@ class HoldingLiar(Liar):
     """A liar for which time stands still while named answers."""
 
     async def _answer(self, replies: asyncio.StreamReader, framed: int) -> bytes:
-        loop: Any = asyncio.get_running_loop()
-        held: VirtualLoop = loop
-        token = object()
-        held.hold(token)
+        loop, token = asyncio.get_running_loop(), object()
+        if not isinstance(loop, VirtualLoop):
+            return await super()._answer(replies, framed)
+        loop.hold(token)
         try:
             return await super()._answer(replies, framed)
         finally:
-            held.release(token)
+            loop.release(token)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tests.support.chaos.schedule import Schedule
+from tests.support.chaos.schedule import FAULTS, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-__all__ = ["Outcome", "render"]
+__all__ = ["Outcome", "render", "render_faults"]
 
 COLUMNS = ("operator", "schedules", "faults injected", "changes made", "processes", "acts", "lost", "doubled", "other")
 
@@ -37,6 +38,13 @@ def render(outcomes: Sequence[Outcome]) -> str:
     if len(names) > 1:
         rows.append(_row("all", outcomes))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def render_faults(outcomes: Sequence[Outcome]) -> str:
+    """How often each fault was injected, as Markdown."""
+    counted = Counter(step.name for outcome in outcomes for step in outcome.schedule.steps if step.is_fault)
+    rows = [f"| {name} | {counted[name]:,} | {what} |" for name, what in FAULTS.items() if counted[name]]
+    return "\n".join(["| fault | injected | what happens |", "| --- | --- | --- |", *rows])
 
 
 def _row(name: str, outcomes: Sequence[Outcome]) -> list[str]:

@@ -18,9 +18,10 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FAULTS", "HORIZON", "Choice", "Schedule", "Step", "generate", "parse"]
+__all__ = ["FAULTS", "HORIZON", "Choice", "Schedule", "Step", "generate", "generate_real", "parse"]
 
 HORIZON = 90.0  # seconds of the operators' clock in which steps happen
+REAL_HORIZON = 20.0  # real ones, with processes
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -88,13 +89,16 @@ FAULTS = {
     # in the namespace
     "quota": "a quota that allows no new object",
     "webhook": "a webhook for everything that is written, whose certificate has expired",
+    # in a real API server
+    "server-restart": "kube-apiserver is killed and started again",
     # in a name server
-    "server-kill": "named is killed, and started again later",
-    "server-wipe": "named is killed, and started again later without its disk",
-    "server-key": "named has another key, and the Secret later",
-    "server-lie": "a machine between the operator and named answers without the key",
+    "named-kill": "named is killed, and started again later",
+    "named-wipe": "named is killed, and started again later without its disk",
+    "named-key": "named has another key, and the Secret later",
+    "named-lie": "a machine between the operator and named answers without the key",
 }
 
+PROCESS_FAULTS = ("crash", "restart", "pause")  # kill -9, SIGTERM, SIGSTOP
 NAMESPACED = dict.fromkeys(("quota", "webhook"), ("namespace/shop",))
 
 
@@ -103,7 +107,7 @@ def generate(operator: str, seed: int, actions: Sequence[Choice], own_faults: Se
     luck = random.Random(f"{operator} {seed}")
     replicas = luck.choice((1, 1, 2))
     replica = tuple(f"replica/{number}" for number in range(replicas))
-    anywhere = [name for name in FAULTS if not name.startswith("server-")]
+    anywhere = [name for name in FAULTS if not name.startswith(("named-", "server-"))]
     faults = [*(Choice(name, NAMESPACED.get(name, replica)) for name in anywhere), *own_faults]
     steps = [
         Step(_time(luck), choice.name, luck.choice(choice.targets), round(luck.random(), 2))
@@ -115,8 +119,22 @@ def generate(operator: str, seed: int, actions: Sequence[Choice], own_faults: Se
     return Schedule(operator, seed, replicas, tuple(sorted(steps)))
 
 
-def _time(luck: random.Random) -> float:
-    return round(luck.uniform(0.0, HORIZON), 2)
+def generate_real(operator: str, seed: int, actions: Sequence[Choice], own_faults: Sequence[Choice] = ()) -> Schedule:
+    """A schedule for processes and a real API server, in real time: shorter, and always with two replicas."""
+    luck, replica = random.Random(f"real {operator} {seed}"), ("replica/0", "replica/1")
+    faults = [*(Choice(name, replica, weight=3) for name in PROCESS_FAULTS), Choice("server-restart", ("server/0",))]
+    faults += own_faults
+    steps = [
+        Step(_time(luck, REAL_HORIZON), choice.name, luck.choice(choice.targets), round(luck.random(), 2))
+        for choice in luck.choices(faults, [choice.weight for choice in faults], k=luck.randrange(2, 5))
+    ]
+    chosen = luck.choices(actions, [choice.weight for choice in actions], k=luck.randrange(5, 11))
+    steps += [Step(_time(luck, REAL_HORIZON), choice.name, luck.choice(choice.targets)) for choice in chosen]
+    return Schedule(operator, seed, 2, tuple(sorted(steps)))
+
+
+def _time(luck: random.Random, horizon: float = HORIZON) -> float:
+    return round(luck.uniform(0.0, horizon), 2)
 
 
 def parse(text: str) -> Schedule:

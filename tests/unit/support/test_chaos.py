@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 
 import pytest
 from msgspec.structs import replace
@@ -10,12 +11,12 @@ from msgspec.structs import replace
 from steersman.apiserver import LogEntry
 from tests.support.chaos import checkers
 from tests.support.chaos.checkers import Act, Cause, check
-from tests.support.chaos.history import FaultSpan, History, Life
+from tests.support.chaos.history import Answer, FaultSpan, Footprint, History, Life
 from tests.support.chaos.operators import NAMES, subject
-from tests.support.chaos.report import Outcome, render
-from tests.support.chaos.schedule import FAULTS, HORIZON, generate, parse
+from tests.support.chaos.report import Outcome, render, render_faults
+from tests.support.chaos.schedule import FAULTS, HORIZON, REAL_HORIZON, generate, generate_real, parse
 from tests.support.chaos.shrinking import shrink
-from tests.support.chaos.virtual_loop import VirtualLoop
+from tests.support.chaos.virtual_loop import PROCESS, VirtualLoop
 
 LEASES = "leases.coordination.k8s.io"
 
@@ -49,13 +50,22 @@ def test_a_schedule_follows_from_its_seed_and_survives_its_own_text(name):
 
 
 def test_schedules_hold_every_fault_and_every_action_in_order_of_time():
-    actions = subject("reload").actions
-    made = [generate("reload", seed, actions) for seed in range(200)]
+    chosen = subject("dns")
+    made = [generate("dns", seed, chosen.actions, chosen.faults) for seed in range(300)]
     seen = {step.name for schedule in made for step in schedule.steps}
-    assert seen == {*FAULTS, *(choice.name for choice in actions)}
+    assert seen == {*FAULTS, *(choice.name for choice in chosen.actions)} - {"server-restart"}  # of the real server
     assert all([*schedule.steps] == sorted(schedule.steps) for schedule in made)
     assert all(0 <= step.at <= HORIZON for schedule in made for step in schedule.steps)
     assert {schedule.replicas for schedule in made} == {1, 2}
+
+
+def test_schedules_for_processes_have_two_of_them_and_only_faults_that_processes_can_have():
+    chosen = subject("dns")
+    made = [generate_real("dns", seed, chosen.actions, chosen.faults) for seed in range(100)]
+    assert [parse(str(schedule)) for schedule in made] == made
+    seen = {step.name for schedule in made for step in schedule.steps if step.is_fault}
+    assert seen == {"crash", "restart", "pause", "server-restart", *(choice.name for choice in chosen.faults)}
+    assert all(schedule.replicas == 2 and schedule.steps[-1].at <= REAL_HORIZON for schedule in made)
 
 
 @pytest.mark.parametrize("text", ["", "reload", "reload x with 1 replicas", "reload 1 with 1 replicas\nsoon cut it"])
@@ -171,6 +181,31 @@ def test_a_process_may_end_by_a_crash_or_without_its_lease_and_not_by_an_error()
     assert findings(History(lives=[Life("operator-0-1", 0.0, end="KeyError('x')")])) == ["no_failed_process"]
 
 
+def test_an_answer_older_than_one_before_it_is_found_for_each_server_and_record():
+    growing = [Answer(1, "ns0", "serial", 4), Answer(2, "ns1", "serial", 3), Answer(3, "ns0", "t0", 1)]
+    assert findings(History(answers=growing)) == []
+    for last in (Answer(4, "ns0", "serial", 3), Answer(4, "ns0", "t0", None)):
+        assert findings(History(answers=[*growing, last])) == ["no_answer_from_the_past"]
+
+
+def test_a_serial_that_moves_at_rest_is_found():
+    answers = [Answer(1, "ns0", "serial", 4), Answer(5, "ns0", "serial", 5), Answer(6, "ns0", "serial", 5)]
+    assert findings(History(answers=answers, rest=5)) == []
+    assert findings(History(answers=answers, rest=1)) == ["no_new_serial_at_rest"]
+
+
+def test_what_a_process_keeps_of_objects_that_are_gone_is_found():
+    before = [Footprint("operator-0-1", series=100, queued=3, cached=20)]
+    for now, found in (
+        (Footprint("operator-0-1", series=106, queued=0, cached=20), []),
+        (Footprint("operator-0-1", series=112, queued=0, cached=20), ["bounded_memory"]),
+        (Footprint("operator-0-1", series=100, queued=0, cached=32), ["bounded_memory"]),
+        (Footprint("operator-0-1", series=100, queued=1, cached=20), ["bounded_memory"]),
+        (Footprint("operator-0-2", series=300, queued=0, cached=20), []),  # it began meanwhile
+    ):
+        assert findings(History(before_churn=before, after_churn=[now])) == found
+
+
 # -- shrinking, the report, virtual time ------------------------------------------------------------------------------
 
 
@@ -207,6 +242,72 @@ def test_the_report_has_a_row_for_each_operator_and_counts_what_was_found():
     assert dns == "| dns | 1 | 0 | 0 | 0 | 0 | 0 | 2 | 1 | 1 s |"
     assert reload == "| reload | 2 | 5 | 1,200 | 2 | 4 | 2 | 0 | 0 | 12 s |"
     assert everything == "| all | 3 | 5 | 1,200 | 2 | 4 | 2 | 2 | 1 | 12 s |"
+
+
+def test_the_report_counts_each_fault():
+    made = parse(
+        "reload 1 with 1 replicas\n1.00 edit configmap/app-0\n2.00 cut replica/0 0.10\n3.00 cut replica/0 0.20\n"
+    )
+    *_, row = render_faults([Outcome(schedule=made)]).splitlines()
+    assert row == "| cut | 2 | every connection is closed |"
+
+
+def test_a_process_that_is_stopped_does_nothing_until_it_goes_on_and_others_do():
+    done = []
+
+    async def process(name, reader):
+        await asyncio.sleep(1)
+        done.append(f"{name} woke")
+        done.append(f"{name} read {await reader.readline()}")
+
+    async def main():
+        loop, writers = asyncio.get_running_loop(), []
+        connected = asyncio.Semaphore(0)
+
+        def accept(_reader, writer):
+            writers.append(writer)
+            connected.release()
+
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+            tasks = []
+            for name in ("stopped", "other"):
+                context = copy_context()
+                context.run(PROCESS.set, name)
+                opening = asyncio.open_connection(*server.sockets[0].getsockname())
+                reader, writer = await asyncio.create_task(opening, context=context)
+                tasks.append((asyncio.create_task(process(name, reader), context=context), writer))
+                await connected.acquire()
+            loop.stop_process("stopped")
+            for writer in writers:
+                writer.write(b"x\n")
+            await asyncio.sleep(60)
+            assert done == ["other woke", "other read b'x\\n'"]
+            loop.continue_process("stopped")
+            await asyncio.gather(*(task for task, _ in tasks))
+            assert done[2:] == ["stopped woke", "stopped read b'x\\n'"]
+            for writer in (*writers, *(writer for _, writer in tasks)):
+                writer.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+def test_while_the_time_is_held_none_passes():
+    async def main():
+        loop, holder = asyncio.get_running_loop(), object()
+        sleeping = asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        loop.hold(holder)
+        before = loop.time()
+        await asyncio.to_thread(lambda: None)
+        assert not sleeping.done()
+        assert loop.time() == before
+        loop.release(holder)
+        await sleeping
+        assert loop.time() == before + 60
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
 
 
 def test_an_hour_of_virtual_time_is_over_at_once_and_nothing_is_late():

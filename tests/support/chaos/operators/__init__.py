@@ -29,6 +29,7 @@ class Subject:
     faults: Sequence[Choice] = ()  # of what only this operator uses
     churn: tuple[str, str, str]  # the actions that create and delete an object, and its kind
     simulated = False  # whether workloads must behave, as on a cluster
+    namespace = NAMESPACE
     clock: Clock  # both are set before `prepare`
     history: History
 
@@ -41,6 +42,10 @@ class Subject:
 
     def bundle(self, clock: Clock, registry: Any) -> OperatorBundle:
         """The operator as one process runs it."""
+        raise NotImplementedError
+
+    def settings(self) -> str:
+        """The same, as the configuration file of `steersman run`."""
         raise NotImplementedError
 
     async def act(self, client: Client, step: Step) -> bool:

@@ -21,7 +21,7 @@ from steersman.operators.dns.controllers.setup import parts_of
 from tests.support.chaos.checkers import Act, Cause
 from tests.support.chaos.history import Answer
 from tests.support.chaos.name_servers import HoldingLiar, NameServer, new_key
-from tests.support.chaos.operators import NAMESPACE, Subject
+from tests.support.chaos.operators import Subject
 from tests.support.chaos.schedule import Choice
 from tests.support.dns.liar import LIES
 from tests.support.dns.zones import API, Site, install_crds, rogue
@@ -55,10 +55,10 @@ class DnsSubject(Subject):
         Choice("drift", SERVERS[:1]),
     )
     faults = (
-        Choice("server-kill", SERVERS, weight=2),
-        Choice("server-wipe", SERVERS, weight=2),
-        Choice("server-key", SERVERS),
-        Choice("server-lie", SERVERS),
+        Choice("named-kill", SERVERS, weight=2),
+        Choice("named-wipe", SERVERS, weight=2),
+        Choice("named-key", SERVERS),
+        Choice("named-lie", SERVERS),
     )
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class DnsSubject(Subject):
             await self._stack.enter_async_context(named)
             self._liars.append(await self._stack.enter_async_context(HoldingLiar(named)))
         servers: list[Any] = self._liars
-        self._site = Site(client, NAMESPACE, servers)
+        self._site = Site(client, self.namespace, servers)
         await install_crds(client, str(folder))
         await self._site.instances()
         await self._site.zone(ZONE)
@@ -91,17 +91,20 @@ class DnsSubject(Subject):
     def bundle(self, clock: Clock, registry: Any) -> OperatorBundle:
         return parts_of(DnsOptions(), clock=clock, registry=registry)
 
+    def settings(self) -> str:
+        return f"namespaces: [{self.namespace}]\n"
+
     async def act(self, client: Client, step: Step) -> bool:
         name = step.target.partition("/")[2]
         try:
             match step.name:
                 case "edit":
                     spec = {"spec": self._record(step.target)["spec"]}
-                    await client.patch(TXTRecord, name, spec, namespace=NAMESPACE)
+                    await client.patch(TXTRecord, name, spec, namespace=self.namespace)
                 case "create":
                     await client.create(self._record(step.target))
                 case "delete":
-                    await client.delete(TXTRecord, name, namespace=NAMESPACE)
+                    await client.delete(TXTRecord, name, namespace=self.namespace)
                 case _:
                     return await self._drift()
         except (NotFound, AlreadyExists):
@@ -123,19 +126,19 @@ class DnsSubject(Subject):
         named, liar = self._named[number], self._liars[number]
         self._causes.append(self.history.place)
         match step.name:
-            case "server-lie":
+            case "named-lie":
                 liar.lie = LIES[int(step.amount * len(LIES)) % len(LIES)]
                 await self.clock.sleep(seconds)
                 liar.lie = ""
                 return
-            case "server-key":
+            case "named-key":
                 await named.kill()
                 named.secret = new_key()
                 await named.start()
                 await self.clock.sleep(seconds)
                 await self._site.key(f"primary-{number}-key", named)
                 return
-            case "server-wipe":
+            case "named-wipe":
                 await named.kill()
                 named.wipe()
             case _:
@@ -145,13 +148,15 @@ class DnsSubject(Subject):
 
     async def touch(self, client: Client) -> None:
         note = {"metadata": {"annotations": {"note": str(next(self._numbers))}}}
-        for found in (await client.list(TXTRecord, namespace=NAMESPACE)).items:
-            await client.patch(TXTRecord, found.name, note, namespace=NAMESPACE)
+        for found in (await client.list(TXTRecord, namespace=self.namespace)).items:
+            await client.patch(TXTRecord, found.name, note, namespace=self.namespace)
 
     async def unmet(self, client: Client, history: History) -> list[str]:
-        wanted = {found.name: found.spec.text for found in (await client.list(TXTRecord, namespace=NAMESPACE)).items}
+        wanted = {
+            found.name: found.spec.text for found in (await client.list(TXTRecord, namespace=self.namespace)).items
+        }
         found = [f"txtrecord/{name} is not ready" for name in wanted if not await self._site.is_ready("TXT", name)]
-        zone = await client.get(DNSZone, ZONE, namespace=NAMESPACE)
+        zone = await client.get(DNSZone, ZONE, namespace=self.namespace)
         serial = zone.status.serial if zone.status else None
         for number, named in enumerate(self._named):
             soa, *answers = await named.ask((ZONE, "SOA"), *((f"{name}.{ZONE}", "TXT") for name in (*NAMES, "rogue")))
@@ -185,7 +190,7 @@ class DnsSubject(Subject):
         return {
             "apiVersion": API,
             "kind": "TXTRecord",
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"zone": ZONE}},
+            "metadata": {"name": name, "namespace": self.namespace, "labels": {"zone": ZONE}},
             "spec": {"name": name, "text": [str(next(self._numbers))]},
         }
 

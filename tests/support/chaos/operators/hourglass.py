@@ -18,7 +18,7 @@ from steersman.operators.hourglass.api.types import GROUP, PERFORMER, TEMPLATE_H
 from steersman.operators.hourglass.controllers.setup import controllers
 from steersman.runtime.manager.operator_bundle import OperatorBundle
 from tests.support.chaos.checkers import SECRET, Act, Cause
-from tests.support.chaos.operators import NAMESPACE, Subject
+from tests.support.chaos.operators import Subject
 from tests.support.chaos.schedule import Choice
 from tests.support.hourglass import executor, install, performer
 
@@ -58,7 +58,7 @@ class HourglassSubject(Subject):
     async def prepare(self, client: Client) -> None:
         await install(client)
         data = {"ecdsa": b64encode(f"{SECRET}-key".encode()).decode()}
-        meta = {"name": KEYS, "namespace": NAMESPACE}
+        meta = {"name": KEYS, "namespace": self.namespace}
         await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
         for target in (*PERFORMERS[:3], *EXECUTORS):
             await client.create(self._made(target))
@@ -66,17 +66,20 @@ class HourglassSubject(Subject):
     def bundle(self, clock: Clock, registry: Any) -> OperatorBundle:  # the manager has the clock
         return OperatorBundle(controllers=controllers(HourglassOptions(), registry=registry))
 
+    def settings(self) -> str:
+        return f"namespaces: [{self.namespace}]\n"
+
     async def act(self, client: Client, step: Step) -> bool:
         kind, name = step.target.split("/")
         try:
             match step.name:
                 case "edit":
                     spec = {"spec": self._made(step.target)["spec"]}
-                    await client.patch(KINDS[kind], name, spec, namespace=NAMESPACE)
+                    await client.patch(KINDS[kind], name, spec, namespace=self.namespace)
                 case "create":
                     await client.create(self._made(step.target))
                 case _:
-                    await client.delete(KINDS[kind], name, namespace=NAMESPACE)
+                    await client.delete(KINDS[kind], name, namespace=self.namespace)
         except (NotFound, AlreadyExists):
             return False
         return True
@@ -84,13 +87,13 @@ class HourglassSubject(Subject):
     async def touch(self, client: Client) -> None:
         note = {"metadata": {"annotations": {"note": str(next(self._numbers))}}}
         for kind in (StoredPerformer, StoredExecutor):
-            for found in (await client.list(kind, namespace=NAMESPACE)).items:
-                await client.patch(kind, found.name, note, namespace=NAMESPACE)
+            for found in (await client.list(kind, namespace=self.namespace)).items:
+                await client.patch(kind, found.name, note, namespace=self.namespace)
 
     async def unmet(self, client: Client, history: History) -> list[str]:
-        performers: list[Any] = [*(await client.list(StoredPerformer, namespace=NAMESPACE)).items]
-        executors: list[Any] = [*(await client.list(StoredExecutor, namespace=NAMESPACE)).items]
-        pods = (await client.list(Pod, namespace=NAMESPACE, label_selector=PERFORMER)).items
+        performers: list[Any] = [*(await client.list(StoredPerformer, namespace=self.namespace)).items]
+        executors: list[Any] = [*(await client.list(StoredExecutor, namespace=self.namespace)).items]
+        pods = (await client.list(Pod, namespace=self.namespace, label_selector=PERFORMER)).items
         found = [f"{item.name} is still being deleted" for item in (*performers, *executors, *pods) if item.deleting]
         for item in (*performers, *executors):
             status = item.status or {}
@@ -131,9 +134,9 @@ class HourglassSubject(Subject):
         number = next(self._numbers)
         if kind == "performer":
             strategy = "BlueGreen" if int(name[-1]) % 2 else "Recreate"
-            return performer(name, NAMESPACE, image=f"avs:{number}", strategy=strategy)
+            return performer(name, self.namespace, image=f"avs:{number}", strategy=strategy)
         made = executor(
-            name, NAMESPACE, config={"logLevel": f"level-{number}", "operatorKeysSecretRef": {"name": KEYS}}
+            name, self.namespace, config={"logLevel": f"level-{number}", "operatorKeysSecretRef": {"name": KEYS}}
         )
         del made["spec"]["config"]["operatorKeys"]
         return made

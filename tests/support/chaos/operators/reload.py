@@ -19,7 +19,7 @@ from steersman.operators.reload.controllers.setup import parts
 from steersman.operators.reload.planning.state import read_state
 from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 from tests.support.chaos.checkers import SECRET, Act, Cause
-from tests.support.chaos.operators import NAMESPACE, Subject
+from tests.support.chaos.operators import Subject
 from tests.support.chaos.schedule import Choice
 
 if TYPE_CHECKING:
@@ -61,11 +61,15 @@ class ReloadSubject(Subject):
         for source in SOURCES:
             await client.create(self._source(source))
         for workload in WORKLOADS[:3]:
-            await client.create(_workload(workload))
+            await client.create(_workload(workload, self.namespace))
 
     def bundle(self, clock: Clock, registry: Any) -> OperatorBundle:
         config = ReloadConfig(quiet_period="1s", max_delay="5s", budget=BudgetConfig(restarts=0), kinds=("Deployment",))
         return parts(config, RuntimeEnvironment(clock=clock, own_namespace="default"), registry=registry)
+
+    def settings(self) -> str:
+        options = "quietPeriod: 1s, maxDelay: 5s, budget: {restarts: 0}, kinds: [Deployment]"
+        return f"reload: {{{options}}}\nnamespaces: [{self.namespace}]\n"
 
     async def act(self, client: Client, step: Step) -> bool:
         kind, name = step.target.split("/")
@@ -73,16 +77,16 @@ class ReloadSubject(Subject):
             match step.name:
                 case "edit":
                     data = {"data": self._source(step.target)["data"]}
-                    await client.patch(KINDS[kind], name, data, namespace=NAMESPACE)
+                    await client.patch(KINDS[kind], name, data, namespace=self.namespace)
                 case "create":
                     await client.create(self._source(step.target))
                 case "start":
-                    await client.create(_workload(step.target))
+                    await client.create(_workload(step.target, self.namespace))
                 case "scale":
                     replicas = 1 + next(self._numbers) % 3
-                    await client.patch(Deployment, name, {"spec": {"replicas": replicas}}, namespace=NAMESPACE)
+                    await client.patch(Deployment, name, {"spec": {"replicas": replicas}}, namespace=self.namespace)
                 case _:
-                    await client.delete(KINDS[kind], name, namespace=NAMESPACE)
+                    await client.delete(KINDS[kind], name, namespace=self.namespace)
         except (NotFound, AlreadyExists):
             return False
         return True
@@ -97,10 +101,12 @@ class ReloadSubject(Subject):
             kind, name = source.split("/")
             note = {"metadata": {"annotations": {"note": str(next(self._numbers))}}}
             with contextlib.suppress(NotFound):
-                await client.patch(KINDS[kind], name, note, namespace=NAMESPACE)
+                await client.patch(KINDS[kind], name, note, namespace=self.namespace)
 
     async def unmet(self, client: Client, history: History) -> list[str]:
-        live = {found.metadata.uid: found.name for found in (await client.list(Deployment, namespace=NAMESPACE)).items}
+        live = {
+            found.metadata.uid: found.name for found in (await client.list(Deployment, namespace=self.namespace)).items
+        }
         found = [f"deployment/{name} has no recorded state" for uid, name in live.items() if not _records(history, uid)]
         acts = self.acts(history)
         for key, change in _required(history):
@@ -132,7 +138,7 @@ class ReloadSubject(Subject):
 
     def _source(self, source: str) -> dict[str, Any]:
         kind, name = source.split("/")
-        value, meta = f"{SECRET}-{next(self._numbers)}", {"name": name, "namespace": NAMESPACE}
+        value, meta = f"{SECRET}-{next(self._numbers)}", {"name": name, "namespace": self.namespace}
         if kind == "configmap":
             value = value.removeprefix(f"{SECRET}-")
             return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mode": value}}
@@ -146,7 +152,7 @@ def _uses(workload: str, source: str) -> bool:
     return int(source[-1]) == number % 2 or (number == 3 and source == "configmap/app-0")
 
 
-def _workload(workload: str) -> dict[str, Any]:
+def _workload(workload: str, namespace: str) -> dict[str, Any]:
     name = workload.partition("/")[2]
     used = [source.split("/") for source in SOURCES if _uses(name, source)]
     keys = {"configmap": "configMapRef", "secret": "secretRef"}
@@ -156,7 +162,7 @@ def _workload(workload: str) -> dict[str, Any]:
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
     }
-    meta = {"name": name, "namespace": NAMESPACE, "annotations": {"steersman.dev/reload": "auto"}}
+    meta = {"name": name, "namespace": namespace, "annotations": {"steersman.dev/reload": "auto"}}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
 
 
@@ -165,7 +171,7 @@ def _changes(history: History) -> Iterator[ObjectVersion]:
     data: dict[str, Any] = {}
     for version in history.of("configmaps", "secrets"):
         key = f"{version.resource}/{version.name}"
-        if version.namespace != NAMESPACE or version.type == "DELETED" or key not in _SOURCE_KEYS:
+        if version.type == "DELETED" or key not in _SOURCE_KEYS:
             continue
         if key in data and data[key] != version.object.get("data"):
             yield version

@@ -16,7 +16,7 @@ from steersman.operators.toolset.api.config import HealthConfig, ToolsetSection
 from steersman.operators.toolset.reconcile.setup import make_bundle
 from steersman.runtime.manager.operator_bundle import RuntimeEnvironment
 from tests.support.chaos.checkers import Act, Cause
-from tests.support.chaos.operators import NAMESPACE, Subject
+from tests.support.chaos.operators import Subject
 from tests.support.chaos.schedule import Choice
 from tests.support.toolset.services import service
 
@@ -57,8 +57,12 @@ class ToolsetSubject(Subject):
 
     def bundle(self, clock: Clock, registry: Any) -> OperatorBundle:
         health = HealthConfig(enabled=False, empty_after="0s")
-        section = ToolsetSection(namespace=NAMESPACE, namespaces=[NAMESPACE], health_check=health)
+        section = ToolsetSection(namespace=self.namespace, namespaces=[self.namespace], health_check=health)
         return make_bundle(section, RuntimeEnvironment(clock=clock), registry=registry)
+
+    def settings(self) -> str:
+        health = "healthCheck: {enabled: false, emptyAfter: 0s}"
+        return f"toolset: {{namespace: {self.namespace}, namespaces: [{self.namespace}], {health}}}\n"
 
     async def act(self, client: Client, step: Step) -> bool:
         kind, name = step.target.split("/")
@@ -68,25 +72,27 @@ class ToolsetSubject(Subject):
                 case ("create", _):
                     await client.create(self._service(step.target))
                 case ("edit", "service"):
-                    await client.patch(Service, name, {"spec": self._service(step.target)["spec"]}, namespace=NAMESPACE)
+                    await client.patch(
+                        Service, name, {"spec": self._service(step.target)["spec"]}, namespace=self.namespace
+                    )
                 case ("edit", _):
                     data = {"data": {"kubernetes-toolset.yaml": f"edited: {next(self._numbers)}\n"}}
-                    await client.patch(ConfigMap, name, data, namespace=NAMESPACE)
+                    await client.patch(ConfigMap, name, data, namespace=self.namespace)
                 case _:
-                    await client.delete(target, name, namespace=NAMESPACE)
+                    await client.delete(target, name, namespace=self.namespace)
         except (NotFound, AlreadyExists):
             return False
         return True
 
     async def touch(self, client: Client) -> None:
         note = {"metadata": {"annotations": {"example.org/note": str(next(self._numbers))}}}
-        for found in (await client.list(Service, namespace=NAMESPACE)).items:
-            await client.patch(Service, found.name, note, namespace=NAMESPACE)
+        for found in (await client.list(Service, namespace=self.namespace)).items:
+            await client.patch(Service, found.name, note, namespace=self.namespace)
 
     async def unmet(self, client: Client, history: History) -> list[str]:
-        services = (await client.list(Service, namespace=NAMESPACE)).items
+        services = (await client.list(Service, namespace=self.namespace)).items
         try:
-            data = (await client.get(ConfigMap, TARGET, namespace=NAMESPACE)).data or {}
+            data = (await client.get(ConfigMap, TARGET, namespace=self.namespace)).data or {}
         except NotFound:
             return ["there is no ConfigMap"]
         text = "\n".join(data.values())
@@ -94,10 +100,10 @@ class ToolsetSubject(Subject):
         found = [
             f"{name}:{port} is not in the ConfigMap"
             for name, port in ports.items()
-            if f"{name}.{NAMESPACE}.svc.cluster.local:{port}" not in text
+            if f"{name}.{self.namespace}.svc.cluster.local:{port}" not in text
         ]
         found += [
-            f"{name} is in the ConfigMap" for name in TYPES if name not in ports and f"{name}.{NAMESPACE}" in text
+            f"{name} is in the ConfigMap" for name in TYPES if name not in ports and f"{name}.{self.namespace}" in text
         ]
         return found + ["an edit of a user is in the ConfigMap"] * ("edited:" in text)
 
@@ -116,7 +122,7 @@ class ToolsetSubject(Subject):
 
     def causes(self, history: History) -> list[Cause]:
         services = [
-            Cause(TARGET, version.place) for version in history.of("services") if version.namespace == NAMESPACE
+            Cause(TARGET, version.place) for version in history.of("services") if version.namespace == self.namespace
         ]
         edits = [
             Cause(TARGET, version.place)
@@ -129,4 +135,4 @@ class ToolsetSubject(Subject):
         name = target.partition("/")[2]
         kind = TYPES.get(name, "grafana")
         port = FIRST_PORTS[kind] + 10_000 * (next(self._numbers) % 2)
-        return service(name, namespace=NAMESPACE, labels={"app": kind}, ports=[("web", port)])
+        return service(name, namespace=self.namespace, labels={"app": kind}, ports=[("web", port)])
