@@ -78,13 +78,9 @@ class StuckKeyTracker:
         """It is over, however."""
         self._running.pop(key, None)
 
-    def wrote(self, key: Any, now: float, *, writes: int, before: int | str, after: int | str) -> None:
-        """It made so many writes; `before` and `after` are the versions of the object's spec."""
+    def wrote(self, key: Any, now: float, *, before: int | str, after: int | str) -> None:
+        """It wrote; `before` and `after` are the versions of the object's spec."""
         known = self._streaks.get(key)
-        if not writes:
-            if known is not None:
-                del self._streaks[key]
-            return
         if known is None or known.version != before:
             known = self._streaks[key] = _Streak(deque(maxlen=self.limits.writes), after)
         known.ends.append(now)
@@ -92,6 +88,10 @@ class StuckKeyTracker:
         self._streaks.move_to_end(key)
         if len(self._streaks) > _REMEMBERED:
             self._streaks.popitem(last=False)
+
+    def rested(self, key: Any) -> None:
+        """It wrote nothing."""
+        self._streaks.pop(key, None)
 
     def failed(self, key: Any, times: int, error: str) -> bool:
         """It failed, `times` in a row; whether it failed otherwise, or not at all, the time before."""

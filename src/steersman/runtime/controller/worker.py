@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import uuid
+import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars, bound_contextvars, reset_contextvars
 
 from steersman.cache.identity import revision_of
 from steersman.clock import Deadline
@@ -114,20 +114,21 @@ class Worker:
             await self._reconcile(key)
 
     async def _reconcile(self, key: Any) -> None:
-        reconcile_id = str(uuid.uuid4())
+        reconcile_id = os.urandom(16).hex()
         started = self._clock.monotonic()
         self.tally.active += 1
         self._stuck.began(key, started)
+        bound = bind_contextvars(controller=self._controller.name, object=str(key), reconcile_id=reconcile_id)
         try:
-            with bound_contextvars(controller=self._controller.name, object=str(key), reconcile_id=reconcile_id):
-                self._warn_when_saturated()
-                try:
-                    result = await self._attempt(key, reconcile_id)
-                except Exception as error:  # noqa: BLE001  a reconciler may raise anything; it concerns its key only
-                    self._failed(key, error)
-                else:
-                    self._succeeded(key, result)
+            self._warn_when_saturated()
+            try:
+                result = await self._attempt(key, reconcile_id)
+            except Exception as error:  # noqa: BLE001  a reconciler may raise anything; it concerns its key only
+                self._failed(key, error)
+            else:
+                self._succeeded(key, result)
         finally:
+            reset_contextvars(**bound)
             self.tally.active -= 1
             self._stuck.ended(key)
             self.tally.seconds.observe(self._clock.monotonic() - started)
@@ -144,7 +145,7 @@ class Worker:
         with ExitStack() as stack:
             stack.enter_context(self._guard.acting_for(key))
             context = self._context(key, reconcile_id, stack)
-            stack.callback(self._note_writes, context, key, self._spec_version(context, key))
+            stack.callback(self._note_writes, context, key, self._live(context, key))
             deadline = Deadline(self._clock, limit)
             try:
                 async with deadline:
@@ -214,7 +215,7 @@ class Worker:
         """A context for `key` on a snapshot of this moment, outside of its reconciles; what it writes is guarded."""
         with ExitStack() as stack:
             stack.enter_context(self._guard.acting_for(key))
-            yield self._context(key, str(uuid.uuid4()), stack)
+            yield self._context(key, os.urandom(16).hex(), stack)
 
     def forget_memories(self, where: Callable[[Any], bool]) -> None:
         """Other processes work on these keys from now on."""
@@ -311,16 +312,18 @@ class Worker:
         else:  # the traceback is logged once, not with every retry
             log.error("reconcile failed", **details, **({"traceback": traceback_of(error)} if is_new else {}))
 
-    def _spec_version(self, context: Context, key: Any) -> int | str:
-        """What changes with the spec of an object: its generation, or its resourceVersion where the kind has none."""
+    def _live(self, context: Context, key: Any) -> Any | None:
         target = self._controller.target
-        obj = None if target is None else context.cache.live(target, key)
-        return 0 if obj is None else metadata_of(obj).generation or revision_of(obj)
+        return None if target is None else context.cache.live(target, key)
 
-    def _note_writes(self, context: Context, key: Any, before: int | str) -> None:
+    def _note_writes(self, context: Context, key: Any, begun: Any | None) -> None:
+        """`begun`: the object when the reconcile began."""
         writes = context.writes + sum(other.writes for other in context.clusters.values())
-        after = self._spec_version(context, key)  # own writes included, so that only others' changes count
-        self._stuck.wrote(key, self._clock.monotonic(), writes=writes, before=before, after=after)
+        if not writes:
+            self._stuck.rested(key)
+            return
+        after = _spec_version(self._live(context, key))  # own writes included, so that only others' changes count
+        self._stuck.wrote(key, self._clock.monotonic(), before=_spec_version(begun), after=after)
 
     def _warn_when_saturated(self) -> None:
         """Threads are few: say so when all of them are busy and keys wait."""
@@ -343,6 +346,11 @@ def current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None
     return task
+
+
+def _spec_version(obj: Any | None) -> int | str:
+    """What changes with the spec of an object: its generation, or its resourceVersion where the kind has none."""
+    return 0 if obj is None else metadata_of(obj).generation or revision_of(obj)
 
 
 def _is_stale(error: Exception) -> bool:

@@ -115,7 +115,8 @@ class ClusterContext:
         that is given the object) of existing objects to take nevertheless, provided that no controller has them. With
         `owner=None` nothing is checked, unless `adopt` says which existing object may be written.
         """
-        kind, target = self._kind(obj), self._target_of(obj)
+        kind = self._kind(obj)
+        target = kind if isinstance(obj, dict) else type(obj)
         obj, owner = self._prepared(obj, kind, owner)
         ref, config = ref_of(obj), digest(obj)
         applied = self._cluster.applied

@@ -24,7 +24,7 @@ def writes(
     troubles: StuckKeyTracker, times: int, *, every: float = 1.0, start: float = 0.0, generation: int = 1
 ) -> None:
     for number in range(times):
-        troubles.wrote("a", start + number * every, writes=1, before=generation, after=generation)
+        troubles.wrote("a", start + number * every, before=generation, after=generation)
 
 
 def test_a_key_that_writes_every_time_is_named(troubles):
@@ -37,7 +37,7 @@ def test_a_key_that_writes_every_time_is_named(troubles):
 
 def test_one_reconcile_that_writes_nothing_clears_it(troubles):
     writes(troubles, 9)
-    troubles.wrote("a", 10, writes=0, before=1, after=1)
+    troubles.rested("a")
     assert named(troubles) == []
     writes(troubles, 4, start=11)
     assert named(troubles) == []
@@ -45,13 +45,13 @@ def test_one_reconcile_that_writes_nothing_clears_it(troubles):
 
 def test_writing_because_somebody_changes_the_spec_is_no_trouble(troubles):
     for generation in range(1, 20):
-        troubles.wrote("a", generation, writes=1, before=generation, after=generation)
+        troubles.wrote("a", generation, before=generation, after=generation)
     assert named(troubles) == []
 
 
 def test_a_key_that_changes_its_own_spec_every_time_is_in_trouble(troubles):
     for generation in range(1, 20):
-        troubles.wrote("a", generation, writes=1, before=generation, after=generation + 1)
+        troubles.wrote("a", generation, before=generation, after=generation + 1)
     assert named(troubles) == [("a", "writes")]
 
 
@@ -81,7 +81,7 @@ def test_a_key_that_keeps_failing_is_named_with_its_error_until_it_succeeds(trou
 
 def test_a_burst_of_writes_is_no_trouble_once_it_is_over(troubles):
     for second in range(9):
-        troubles.wrote("a", float(second), writes=1, before=1, after=1)
+        troubles.wrote("a", float(second), before=1, after=1)
     assert list(troubles.current(9.0))
     assert not list(troubles.current(9.0 + LIMITS.writes_seconds))
 
@@ -97,7 +97,10 @@ def test_an_object_that_is_gone_is_in_no_trouble(troubles):
 def test_a_key_is_named_exactly_when_its_last_reconciles_all_wrote(history):
     troubles = StuckKeyTracker(LIMITS)
     for now, (key, wrote) in enumerate(history):
-        troubles.wrote(key, float(now), writes=int(wrote), before=0, after=0)
+        if wrote:
+            troubles.wrote(key, float(now), before=0, after=0)
+        else:
+            troubles.rested(key)
     for key in "ab":
         own = [wrote for name, wrote in history if name == key]
         assert ((key, "writes") in named(troubles)) == (len(own) >= 5 and all(own[-5:]))
@@ -105,5 +108,5 @@ def test_a_key_is_named_exactly_when_its_last_reconciles_all_wrote(history):
 
 def test_only_so_many_keys_are_remembered(troubles):
     for number in range(10_050):
-        troubles.wrote(str(number), 0.0, writes=1, before=0, after=0)
+        troubles.wrote(str(number), 0.0, before=0, after=0)
     assert len(troubles._streaks) == 10_000
