@@ -16,7 +16,7 @@ DOCUMENTED := $(VENV)/.docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check test coverage mutants bench chaos fmt docs lint types programs packages lock chart clean
+.PHONY: help setup demo check test coverage mutants bench chaos reloader fmt docs lint types programs packages lock chart clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ bench: programs ## measure; prints tables
 
 chaos: setup ## seeded schedules of user actions and faults against the operators; prints a report (ARGS=--help)
 	$(BIN)/python -m tests.support.chaos $(ARGS)
+
+reloader: setup ## Reloader's own end-to-end suites against --profile reloader; under an hour (ARGS=--help)
+	$(BIN)/python -m tests.support.reloader_suite $(ARGS)
 
 fmt: setup ## format, and fix what can be fixed
 	$(BIN)/ruff format .

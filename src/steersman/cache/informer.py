@@ -246,9 +246,18 @@ class SharedInformer(Generic[T]):
 
         What is new in the last list appeared after that. Empty where a watch delivers each change.
         """
+        sink = self._listing(namespace)
+        return sink.listed_before(namespace) if sink is not None else ""
+
+    def listed_at(self, namespace: str) -> str:
+        """The resourceVersion of the last list of that namespace; empty where a watch delivers each change."""
+        sink = self._listing(namespace)
+        return sink.listed_at(namespace) if sink is not None else ""
+
+    def _listing(self, namespace: str) -> _Scope[T] | None:
         scope = namespace if namespace in self._scopes else None
         reflector = self._scopes.get(scope)
-        return self._sinks[scope].listed_before(namespace) if reflector and reflector.is_listing_only else ""
+        return self._sinks[scope] if reflector and reflector.is_listing_only else None
 
     # -- single names --------------------------------------------------------------------------------------------
 
@@ -374,6 +383,9 @@ class _Scope(Generic[T]):
     def listed_before(self, namespace: str) -> str:
         complete, parts = self._before
         return parts.get(namespace, complete)
+
+    def listed_at(self, namespace: str) -> str:
+        return self._parts.get(namespace, self._complete)
 
     async def replace(
         self, objects: Iterable[T], revision: str, keep: Collection[NamespacedName], *, namespace: str | None = None

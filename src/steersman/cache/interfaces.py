@@ -169,6 +169,9 @@ class Informer(Protocol[T]):
     def listed_before(self, namespace: str) -> str:
         """Where lists stand in for a watch: after which resourceVersion what is new in the last list appeared."""
 
+    def listed_at(self, namespace: str) -> str:
+        """Where lists stand in for a watch: the resourceVersion of the last list."""
+
     def kept(self, obj: T) -> T | None:
         """What the cache keeps of an object that a server answered with, which stays as it is; None if it cannot be."""
 

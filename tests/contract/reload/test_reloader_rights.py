@@ -378,6 +378,33 @@ async def test_with_reload_on_delete_a_deleted_source_restarts_as_the_original_d
         await eventually(lambda: reloaded_for("late", empty), "it restarts for the deletion", timeout=LONG)
 
 
+@pytest.mark.parametrize("kind", [CONFIGMAP, SECRET], ids=["configmap", "secret"])
+async def test_with_reload_on_delete_a_workload_that_no_list_has_shown_yet_restarts_once(shop, reloader, kind):
+    meta = {"name": "late", "namespace": shop.namespace}
+    await shop.client.create({"apiVersion": "v1", "kind": kind.kind, "metadata": meta})
+    async with station(
+        reloader, shop.namespace, "reloader", ["--reload-on-delete=true", "--reload-strategy=annotations"]
+    ):
+        await shop.workload(reads=(), **{f"{kind.kind.lower()}.reloader.stakater.com/reload": "late"})
+        await shop.client.delete(kind, "late", namespace=shop.namespace)
+
+        async def reloaded_for(name):
+            return last_of(await shop.get()).get("name") == name
+
+        await eventually(lambda: reloaded_for("late"), "it restarts for the deletion", timeout=LONG)
+        restarted = (await shop.get())["spec"]
+        named = {"configmap.reloader.stakater.com/reload": "sign"}
+        await shop.source("sign", mode="a")
+        await shop.workload(name="other", reads=(), **named)
+        await shop.source("sign", mode="b")
+
+        async def other_reloaded():
+            return last_of(await shop.get(name="other")).get("name") == "sign"
+
+        await eventually(other_reloaded, "a later change is seen", timeout=LONG)
+        assert (await shop.get())["spec"] == restarted
+
+
 async def test_with_reload_on_delete_the_variable_of_a_deleted_source_is_removed(shop, reloader):
     await shop.source(mode="a")
     await shop.source("other", mode="a")

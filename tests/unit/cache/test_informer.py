@@ -225,6 +225,7 @@ async def test_a_refresh_replaces_its_namespace_leaves_the_others_and_says_since
         assert sorted((obj.namespace, obj.name) for obj in snapshot) == [("lab", "a"), ("shop", "b")]
         assert snapshot.resource_version == "4"  # of the other namespaces nothing newer is known
     assert informer.listed_before("shop") == informer.listed_before("lab") == "4"
+    assert (informer.listed_at("shop"), informer.listed_at("lab")) == ("9", "4")
     client.revision = "12"
     await clock.advance(0.5)
     informer.refresh("shop")

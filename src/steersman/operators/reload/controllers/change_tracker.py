@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from steersman.operators.reload.sources.digest import Source
     from steersman.operators.reload.workloads.workload import Workload
 
+MOST_DELETIONS: Final = 1000  # deleted sources that are remembered until their users have been listed
 _OURS: Final = frozenset({APPLIED, RESTARTED_AT, RESTARTED_FOR})
 
 
@@ -63,6 +64,7 @@ class ChangeTracker:
         self.live = False  # the first lists are through: what appears from now on is new
         # Where workloads are not watched: the resourceVersion after which what is new in a namespace appeared.
         self.listed_before: Callable[[str], str] = lambda _namespace: ""
+        self.listed_at: Callable[[str], str] = lambda _namespace: ""  # …and of the last list
         self._observed: dict[NamespacedName, Observed] = {}
         self._interests: dict[NamespacedName, frozenset[str]] = {}
         self._interested: dict[str, set[NamespacedName]] = {}
@@ -70,6 +72,7 @@ class ChangeTracker:
         self._born: dict[NamespacedName, str] = {}  # the resourceVersion that created it, where the watch has shown it
         self._written: dict[NamespacedName, str] = {}  # the last state that we wrote
         self._moved: dict[SourceRef, Moved] = {}
+        self._deleted: dict[SourceRef, int] = {}  # the last ones: a resourceVersion at which each was still there
 
     # -- what the watches show ---------------------------------------------------------------------------------------
 
@@ -104,13 +107,23 @@ class ChangeTracker:
         if new is None:
             if old is not None:
                 self._moved.pop(old.source, None)
+                self._note_deletion(old)
         elif old is None:
+            self._deleted.pop(new.source, None)
             if self.live and self._sees(new.source):
                 version = new.metadata.resource_version
                 self._moved[new.source] = Moved(revision=version, created=version)
         elif old.digests != new.digests:
             tick = None if self.clock is None else self.clock.monotonic()
             self._moved[new.source] = _moved(self._moved.get(new.source), old, new, tick)
+
+    def _note_deletion(self, source: Source) -> None:
+        """At which resourceVersion is not known: after the last change of the source, and after the last list."""
+        known = [source.metadata.resource_version, self.listed_at(source.namespace)]
+        if self.live and (versions := [int(version) for version in known if version.isdecimal()]):
+            self._deleted[source.source] = max(versions)
+            if len(self._deleted) > MOST_DELETIONS:
+                del self._deleted[next(iter(self._deleted))]
 
     # -- interests -------------------------------------------------------------------------------------------------
 
@@ -179,6 +192,13 @@ class ChangeTracker:
             elif _later(moved.created, since):
                 found[edge.source] = True
         return found
+
+    def deleted(self, workload: NamespacedName, edges: Collection[DependencyEdge]) -> frozenset[SourceRef]:
+        """The sources that were deleted after the workload took its edges."""
+        since = self._since.get(workload, "")
+        if not since.isdecimal():
+            return frozenset()
+        return frozenset(edge.source for edge in edges if self._deleted.get(edge.source, -1) >= int(since))
 
     def changed_at(self, edges: Collection[DependencyEdge]) -> dict[SourceRef, float]:
         """When the sources last changed for these edges, on the monotonic clock, as far as this process has seen it."""

@@ -29,7 +29,7 @@ async def refresh_users(pending: PendingChanges, cluster: Cluster) -> None:
         tracker = pending.trackers.get(f"reload-{informer.kind.plural}")
         if tracker is not None:
             tracker.live = True
-            tracker.listed_before = informer.listed_before
+            tracker.listed_before, tracker.listed_at = informer.listed_before, informer.listed_at
 
     def changed(old: Source | None, new: Source | None, initial: bool) -> None:
         source = old if new is None else new

@@ -291,6 +291,10 @@ def _compare(
             kept[name], target[name] = before, AppliedSource(use=before.use)
             changes.append(SourceChange(source))
             continue
+        if name not in applied.sources and source in snapshot.deleted and _is_deletion(want, snapshot):
+            target[name] = AppliedSource()  # it was deleted before it was recorded
+            changes.append(SourceChange(source))
+            continue
         if want.missing:
             missing.append(f"pods need {name} to start, but {want.missing}")
         if want.entry is None or (before is not None and not want.entry.digest):

@@ -5,7 +5,8 @@
     edges      the sources it depends on
     sources    the tracked ones that exist, hashed in every canonical form that the plan compares
     observed   what this process remembers of the workload
-    moved, settled   sources that changed after the workload began to use them, or before it was created
+    moved, deleted   sources that changed or went after the workload began to use them
+    settled    sources that changed before it was created
 
 The reads of a snapshot are the workload's interests: whatever was asked for, found or not, causes another pass when it
 changes. So no rule and no dialect has to declare its dependencies. `read_snapshot` reads caches only, and is pure given
@@ -61,6 +62,7 @@ class WorkloadSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     sources: dict[SourceRef, Source]
     observed: Observed = Observed()
     moved: dict[SourceRef, bool] = {}  # true for a source that was created then
+    deleted: frozenset[SourceRef] = frozenset()
     settled: frozenset[SourceRef] = frozenset()
     changed_at: dict[SourceRef, float] = {}  # on the monotonic clock; known only of some, and while changes wait
     keys: Keyring = NO_KEYS  # of the digests
@@ -169,6 +171,7 @@ def read_snapshot(
         sources=found,
         observed=observed,
         moved=tracker.moved(workload.ref, edges.tracked),
+        deleted=tracker.deleted(workload.ref, edges.tracked) if options.reload_on_delete else frozenset(),
         settled=tracker.born_after(workload.ref, [edge.source for edge in edges.tracked]),
         changed_at=tracker.changed_at(edges.tracked) if observed.pending else {},
         keys=keys,

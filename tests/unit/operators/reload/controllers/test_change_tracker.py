@@ -83,6 +83,31 @@ def test_a_change_between_two_lists_counts_for_a_workload_that_the_second_shows_
     assert tracker.moved(web.ref, [edge]) == ({after.source: False} if counts else {})
 
 
+@pytest.mark.parametrize(
+    ("written", "listed", "shown_after", "counts"),
+    [
+        (3, "5", "5", True),  # a list, the workload and the deletion, and then the list that shows the workload
+        (7, "5", "5", True),
+        (3, "5", "9", False),  # a list after the deletion does not show the workload
+        (7, "", "", False),  # a watch: the workload came at 9
+        (11, "", "", True),
+    ],
+)
+def test_a_deletion_counts_for_a_workload_that_may_have_used_the_source(written, listed, shown_after, counts):
+    tracker, world = ChangeTracker(), World()
+    tracker.live = True
+    tracker.listed_at = lambda _namespace: listed
+    tracker.listed_before = lambda _namespace: shown_after
+    app = at(decoded(world, configmap("app", mode="a")), written)
+    tracker.observe_source(app, None)
+    web = at(decoded(world, workload("web", uses=[env_from("app")])), 9)
+    tracker.observe_workload(None, web)
+    edge = DependencyEdge(source=app.source)
+    assert tracker.deleted(web.ref, [edge]) == (frozenset({app.source}) if counts else frozenset())
+    tracker.observe_source(None, app)
+    assert not tracker.deleted(web.ref, [edge])
+
+
 def at(obj, revision):
     return replace(obj, metadata=replace(obj.metadata, resource_version=str(revision)))
 
