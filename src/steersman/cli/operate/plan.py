@@ -84,7 +84,7 @@ def command(
         from steersman.cli.dns.commands import draw_plan as draw_zones
         from steersman.cli.toolset.commands import draw_plan as draw_keys
 
-        shown = [
+        shown: list[tuple[Any, Any, dict[str, Any]]] = [
             (draw_objects, objects, {"complete": not found.problems}),
             (draw_zones, rows, {}),
             (draw_keys, keys, {}),

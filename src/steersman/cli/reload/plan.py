@@ -82,7 +82,7 @@ def forecast_of(
         return _offline(options, found, namespace or "default", selector, time.time())
     from steersman.cli.reload.inspection import connected
 
-    return asyncio.run(_live(connected(kubeconfig, context), options, found, namespace, selector, time.time()))
+    return asyncio.run(_live(connected(kubeconfig, context), options, found, namespace, time.time(), selector))
 
 
 def names_of(made: Forecast) -> list[str]:
@@ -106,7 +106,7 @@ def _offline(options: Any, found: Any, namespace: str, selector: str, now: float
 
 
 async def _live(
-    connecting: Any, options: Any, found: Any, namespace: str | None, selector: str, now: float
+    connecting: Any, options: Any, found: Any, namespace: str | None, now: float, selector: str = ""
 ) -> Forecast:
     from steersman.cli.reload.inspection import inspect_cluster, note_dialects_off, users_elsewhere
     from steersman.operators.reload.inspect.forecast import ManifestProblem, forecast, with_problems, with_unseen
