@@ -51,7 +51,7 @@ def forecast_of(found: Manifests, options: PlanOptions) -> Forecast:
     if not options.live:
         return _offline(settings, found, namespace or "default", options.selector, time.time())
     connecting = connected(options.kubeconfig, options.context)
-    return asyncio.run(_live(connecting, settings, found, namespace, options.selector, time.time()))
+    return asyncio.run(_live(connecting, settings, found, namespace, time.time(), options.selector))
 
 
 def names_of(made: Forecast) -> list[str]:
@@ -75,7 +75,7 @@ def _offline(options: Any, found: Any, namespace: str, selector: str, now: float
 
 
 async def _live(
-    connecting: Any, options: Any, found: Any, namespace: str | None, selector: str, now: float
+    connecting: Any, options: Any, found: Any, namespace: str | None, now: float, selector: str = ""
 ) -> Forecast:
     from steersman.cli.reload.inspection import inspect_cluster, note_dialects_off, users_elsewhere
     from steersman.operators.reload.inspect.forecast import ManifestProblem, forecast, with_problems, with_unseen
