@@ -4,7 +4,8 @@
     steersman/__init__.py     __getattr__, __dir__ = attach(__name__, __file__)
 
 Importing such a package therefore loads none of its modules, and no name is written twice. `X as X` is how a stub
-re-exports a name (PEP 484). The scientific Python packages do the same (SPEC 1).
+re-exports a name, and `import *` all names in the `__all__` of a module (PEP 484). Scientific Python packages do the
+same (SPEC 1).
 """
 
 from __future__ import annotations

@@ -36,6 +36,13 @@ def output_option(*further: str) -> Callable[[F], F]:
     return click.option("-o", "--output", type=click.Choice(forms), default="table", show_default=True, help=text)
 
 
+def manifest_output_option(command: F) -> F:
+    """`-o yaml|json`, for commands that print manifests; the command gets `output`."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
+    )(command)
+
+
 def show(
     value: Any, output: str, table: Callable[[Console], None], *, names: Callable[[], Iterable[str]] | None = None
 ) -> None:

@@ -43,14 +43,14 @@ class EventStream:
         try:
             await response.prepare(request)
             await response.write(b"retry: 1000\n\n")
-            await self._tell(response)
+            await self._send_events(response)
         except (ConnectionResetError, ConnectionAbortedError):
             pass  # the caller has left
         finally:
             self._listeners -= 1
         return response
 
-    async def _tell(self, response: web.StreamResponse) -> None:
+    async def _send_events(self, response: web.StreamResponse) -> None:
         sent, beat = -1, 0.0
         loop = asyncio.get_running_loop()
         while True:

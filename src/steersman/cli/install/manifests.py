@@ -16,6 +16,7 @@ import msgspec
 
 from steersman.cli.install.rbac import operators_option
 from steersman.cli.kube_options import check_namespaces
+from steersman.cli.output import manifest_output_option
 from steersman.operators import Operator
 
 if TYPE_CHECKING:
@@ -313,9 +314,7 @@ class FileInstallation(DeploymentManifests, frozen=True, kw_only=True):
     help="Who may read /metrics.",
 )
 @click.option("--tls-secret", default="", metavar="NAME", help="Serve over TLS with the certificate of this Secret.")
-@click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
-)
+@manifest_output_option
 def command(
     files: tuple[str, ...],
     operators: str,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.kube_options import check_namespaces, config_option
+from steersman.cli.output import manifest_output_option
 from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ operators_option = click.option(
 @click.option("--lease", help='Name of the Lease; "" for none.  [default: steersman, or that of the file]')
 @click.option("--shard", is_flag=True, help="The processes of a file share the namespaces, instead of electing one.")
 @click.option("--cluster", metavar="NAME", default="", help="The rights of a file in the other cluster of that name.")
-@click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
-)
+@manifest_output_option
 def command(
     files: tuple[str, ...],
     operators: str,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.kube_options import check_namespaces
+from steersman.cli.output import manifest_output_option
 from steersman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc")
 )
 @click.option("--host", metavar="HOST[:PORT]", help="What the API server calls.  [default: NAME.NAMESPACE.svc]")
 @click.option("--rights", is_flag=True, help="Also print the rights to keep the certificate, and an account with them.")
-@click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
-)
+@manifest_output_option
 def command(
     files: tuple[str, ...], name: str | None, namespace: str, host: str | None, rights: bool, output: str
 ) -> None:

@@ -10,6 +10,7 @@ import click
 
 from steersman.cli.exit_codes import exit_code
 from steersman.cli.kube_options import config_option
+from steersman.cli.output import manifest_output_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,9 +112,7 @@ def _overrides_in(documents: Iterable[tuple[Path, dict[str, Any]]], settings: Ta
     help="Manifests of Services; - reads standard input.",
 )
 @config_option
-@click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
-)
+@manifest_output_option
 def render(files: tuple[Path, ...], config: Path | None, output: str) -> None:
     """Print the ConfigMaps for Services given as manifests, without a cluster and without probes.
 

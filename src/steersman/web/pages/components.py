@@ -222,3 +222,29 @@ def node_row(node: WorkloadNode, *end: object) -> Element:
         h("div", {"class": "what"}, workload_link(node.id), changes(node.changes, node.namespace)),
         h("div", {"class": "end"}, *end),
     )
+
+
+def search_form(action: str, text: str, placeholder: str, *filters: Element, button: str) -> Element:
+    """A field to search in a page, with filters beside it."""
+    field = {
+        "id": "text",
+        "name": "text",
+        "type": "search",
+        "value": text,
+        "maxlength": 253,
+        "placeholder": placeholder,
+    }
+    return h(
+        "form",
+        {"class": "filters", "method": "get", "action": action, "role": "search", "data-live": True},
+        h("label", {"for": "text"}, "Search"),
+        h("input", {**field, "placeholder": placeholder}),
+        *filters,
+        h("button", {"type": "submit", "class": "button"}, button),
+    )
+
+
+def select(name: str, label: str, options: Iterable[tuple[str, str]], chosen: str) -> tuple[Element, Element]:
+    """A filter of a search form, with its label; options are values and what is shown for them."""
+    shown = [h("option", {"value": value, "selected": value == chosen}, text) for value, text in options]
+    return h("label", {"for": name}, label), h("select", {"id": name, "name": name}, shown)

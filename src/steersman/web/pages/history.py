@@ -11,7 +11,17 @@ from steersman.web import views
 from steersman.web.api import filters_of
 from steersman.web.markup import Element, h
 from steersman.web.model import Outcome
-from steersman.web.pages.components import age, changes, duration, empty, entry_row, outcome, workload_link
+from steersman.web.pages.components import (
+    age,
+    changes,
+    duration,
+    empty,
+    entry_row,
+    outcome,
+    search_form,
+    select,
+    workload_link,
+)
 from steersman.web.pages.layout import document
 
 if TYPE_CHECKING:
@@ -45,34 +55,14 @@ def _summary(found: History, *, filtered: bool) -> str:
 
 def _form(found: History, query: HistoryParameters) -> Element:
     spaces = sorted({*found.namespaces, *([query.namespace] if query.namespace else [])})
-    return h(
-        "form",
-        {"class": "filters", "method": "get", "action": "/history", "role": "search", "data-live": True},
-        h("label", {"for": "text"}, "Search"),
-        h(
-            "input",
-            {
-                "id": "text",
-                "name": "text",
-                "type": "search",
-                "value": query.text,
-                "maxlength": 253,
-                "placeholder": "workload, source, key or person",
-            },
-        ),
-        h("label", {"for": "namespace"}, "Namespace"),
-        _select("namespace", [("", "all"), *((option, option) for option in spaces)], query.namespace),
-        h("label", {"for": "outcome"}, "Outcome"),
-        _select("outcome", [("", "any"), *((option.value, option.value) for option in Outcome)], query.outcome or ""),
-        h("button", {"type": "submit", "class": "button"}, "Filter"),
-    )
-
-
-def _select(name: str, options: list[tuple[str, str]], chosen: str) -> Element:
-    return h(
-        "select",
-        {"id": name, "name": name},
-        [h("option", {"value": value, "selected": value == chosen}, word) for value, word in options],
+    outcomes = [("", "any"), *((option.value, option.value) for option in Outcome)]
+    return search_form(
+        "/history",
+        query.text,
+        "workload, source, key or person",
+        *select("namespace", "Namespace", [("", "all"), *((space, space) for space in spaces)], query.namespace),
+        *select("outcome", "Outcome", outcomes, query.outcome or ""),
+        button="Filter",
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from steersman.operators.reload.inspect.restart_state import RestartState
 from steersman.web import views
 from steersman.web.markup import Element, h
-from steersman.web.pages.components import empty, source_name, standing, workload_link
+from steersman.web.pages.components import empty, search_form, select, source_name, standing, workload_link
 from steersman.web.pages.layout import document
 
 if TYPE_CHECKING:
@@ -70,33 +70,9 @@ def _chosen(node: WorkloadNode, uses: dict[str, list[str]], text: str, wanted: s
 
 
 def _form(text: str, wanted: str) -> Element:
-    return h(
-        "form",
-        {"class": "filters", "method": "get", "action": "/map", "role": "search", "data-live": True},
-        h("label", {"for": "text"}, "Search"),
-        h(
-            "input",
-            {
-                "id": "text",
-                "name": "text",
-                "type": "search",
-                "value": text,
-                "maxlength": 253,
-                "placeholder": "workload, source or namespace",
-            },
-        ),
-        h("label", {"for": "standing"}, "State"),
-        h(
-            "select",
-            {"id": "standing", "name": "standing"},
-            h("option", {"value": ""}, "any"),
-            [
-                h("option", {"value": state.value, "selected": state.value == wanted}, state.word)
-                for state in RestartState
-            ],
-        ),
-        h("button", {"type": "submit", "class": "button"}, "Search"),
-    )
+    states = [("", "any"), *((state.value, state.word) for state in RestartState)]
+    filters = select("standing", "State", states, wanted)
+    return search_form("/map", text, "workload, source or namespace", *filters, button="Search")
 
 
 def _list(chosen: list[WorkloadNode], found: Map) -> Element:
