@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from steersman.runtime.daemon_thread import start_thread
+from steersman.runtime.reconcile.context import ClusterContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator
 
-    from steersman.kube.client.pod_streams import LogOptions, PortForward
-    from steersman.runtime.reconcile.context import ClusterContext, Context
+    from steersman.kube.client.pod_streams import PortForward
+    from steersman.runtime.reconcile.context import Context
 
 __all__ = ["BlockingContext", "run_blocking"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Abandoned(RuntimeError):  # noqa: N818  a state of the run, not a fault of its own
@@ -44,6 +49,18 @@ async def run_blocking(function: Callable[..., Any], context: Context, *argument
         raise
 
 
+def _waiting_for(
+    method: Callable[Concatenate[ClusterContext, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_BlockingCluster, P], T]:
+    """The same method for a thread, which waits for the answer."""
+
+    @functools.wraps(method)
+    def call(self: _BlockingCluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return cast("T", self._run.wait(getattr(self._context, method.__name__)(*args, **kwargs)))
+
+    return call
+
+
 class _BlockingCluster:
     """Reading and writing in one cluster, from a thread."""
 
@@ -63,14 +80,14 @@ class _BlockingCluster:
         """Requests so far that changed something, or asked to."""
         return self._context.writes
 
-    def apply(self, obj: Any, **options: Any) -> Any:
-        return self._run.wait(self._context.apply(obj, **options))
-
-    def create(self, obj: Any, **options: Any) -> Any:
-        return self._run.wait(self._context.create(obj, **options))
-
-    def patch(self, obj: Any, patch: Any, **options: Any) -> Any:
-        return self._run.wait(self._context.patch(obj, patch, **options))
+    apply = _waiting_for(ClusterContext.apply)
+    create = _waiting_for(ClusterContext.create)
+    patch = _waiting_for(ClusterContext.patch)
+    delete = _waiting_for(ClusterContext.delete)
+    add_finalizer = _waiting_for(ClusterContext.add_finalizer)
+    remove_finalizer = _waiting_for(ClusterContext.remove_finalizer)
+    logs = _waiting_for(ClusterContext.logs)
+    exec = _waiting_for(ClusterContext.exec)
 
     def status(self, obj: Any, status: Any = None, **fields: Any) -> bool:
         return bool(self._run.wait(self._context.status(obj, status, **fields)))
@@ -78,21 +95,6 @@ class _BlockingCluster:
     def set_condition(self, obj: Any, kind: str, status: Any, *, reason: str, message: str = "", **fields: Any) -> bool:
         call = self._context.set_condition(obj, kind, status, reason=reason, message=message, **fields)
         return bool(self._run.wait(call))
-
-    def delete(self, target: Any, ref: Any = None, **options: Any) -> bool:
-        return bool(self._run.wait(self._context.delete(target, ref, **options)))
-
-    def add_finalizer(self, obj: Any, *names: str) -> Any:
-        return self._run.wait(self._context.add_finalizer(obj, *names))
-
-    def remove_finalizer(self, obj: Any, name: str) -> None:
-        self._run.wait(self._context.remove_finalizer(obj, name))
-
-    def logs(self, pod: Any, **options: Unpack[LogOptions]) -> str:
-        return str(self._run.wait(self._context.logs(pod, **options)))
-
-    def exec(self, pod: Any, command: Sequence[str], **options: Any) -> Any:
-        return self._run.wait(self._context.exec(pod, command, **options))
 
     @contextlib.contextmanager
     def port_forward(self, pod: Any, port: int) -> Iterator[PortForward]:
