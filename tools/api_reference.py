@@ -132,7 +132,8 @@ def _class(name: str, value: type) -> Iterator[str]:
 
 
 def _fields(shape: type[msgspec.Struct]) -> str:
-    hints = {name: _readable(hint) for name, hint in inspect.get_annotations(shape).items()}
+    declared = [base for base in reversed(shape.__mro__) if base is shape or base.__module__.startswith(TYPES)]
+    hints = {name: _readable(hint) for base in declared for name, hint in inspect.get_annotations(base).items()}
     rows = [
         f"| `{field.name}` | `{hints[field.name]}` | {_default(field)} |"
         for field in msgspec.structs.fields(shape)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import steersman as sm
-import steersman.kube
+import steersman.crd
+import steersman.kube.api.types
+import steersman.testing
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,11 +23,20 @@ def imported_for_type_checkers(package: ModuleType) -> dict[str, str]:
     """name -> module, of what a package shows to type checkers."""
     tree = ast.parse(Path(f"{package.__file__}i").read_text())
     found = [(node.module, alias) for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
-    assert all(alias.asname == alias.name for _, alias in found), "`X as X` is what type checkers call a re-export"
-    return {alias.name: str(module) for module, alias in found}
+    named = [alias for _, alias in found if alias.name != "*"]
+    assert all(alias.asname == alias.name for alias in named), "`X as X` is what type checkers call a re-export"
+    return {
+        name: str(module)
+        for module, alias in found
+        for name in (importlib.import_module(str(module)).__all__ if alias.name == "*" else [alias.name])
+    }
 
 
-@pytest.mark.parametrize("package", [sm, sm.kube], ids=["steersman", "steersman.kube"])
+@pytest.mark.parametrize(
+    "package",
+    [sm, sm.kube, steersman.kube.api.types, steersman.crd, steersman.testing],
+    ids=lambda found: found.__name__,
+)
 def test_every_public_name_can_be_had_and_is_what_type_checkers_see(package: ModuleType) -> None:
     shown = imported_for_type_checkers(package)
     assert set(shown) == set(package.__all__)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import field
 
 from steersman.kube.api.objects import Resource, Struct
+from steersman.kube.api.types.meta import BaseCondition
 
 __all__ = [
     "CustomResourceColumn",
@@ -67,14 +68,9 @@ class CustomResourceDefinitionSpec(Struct):
     preserve_unknown_fields: bool = False
 
 
-class CustomResourceDefinitionCondition(Struct):
+class CustomResourceDefinitionCondition(BaseCondition):
     """One aspect of a definition's state: NamesAccepted, Established, Terminating, NonStructuralSchema."""
 
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
     observed_generation: int = 0
 
 

@@ -9,7 +9,7 @@ from msgspec import field
 
 from steersman.kube.api.objects import LabelSelector, Resource, Struct
 from steersman.kube.api.types.core import PersistentVolumeClaim
-from steersman.kube.api.types.meta import IntOrString
+from steersman.kube.api.types.meta import BaseCondition, IntOrString
 from steersman.kube.api.types.pods import PodTemplateSpec
 
 __all__ = [
@@ -35,14 +35,8 @@ __all__ = [
 ]
 
 
-class WorkloadCondition(Struct):
+class WorkloadCondition(BaseCondition):
     """One aspect of a workload's state: Available, Progressing, ReplicaFailure."""
-
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
 
 
 class RollingUpdate(Struct):

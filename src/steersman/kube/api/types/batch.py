@@ -9,6 +9,7 @@ from msgspec import field
 
 from steersman.kube.api.objects import LabelSelector, ObjectMeta, Resource, Struct
 from steersman.kube.api.types.core import ObjectReference
+from steersman.kube.api.types.meta import BaseCondition
 from steersman.kube.api.types.pods import PodTemplateSpec
 
 __all__ = ["CronJob", "CronJobSpec", "CronJobStatus", "Job", "JobCondition", "JobSpec", "JobStatus", "JobTemplateSpec"]
@@ -35,14 +36,9 @@ class JobSpec(Struct):
     success_policy: dict[str, Any] | None = None
 
 
-class JobCondition(Struct):
+class JobCondition(BaseCondition):
     """One aspect of a Job's state: Complete, Failed, Suspended, FailureTarget, SuccessCriteriaMet."""
 
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
     last_probe_time: str | None = None
 
 

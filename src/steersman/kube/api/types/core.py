@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from steersman.kube.api.objects import LabelSelector, Resource, Struct
-from steersman.kube.api.types.meta import Amount, IntOrString, StatusCondition
+from steersman.kube.api.types.meta import Amount, BaseCondition, IntOrString, StatusCondition
 from steersman.kube.api.types.volumes import LocalObjectReference
 
 __all__ = [
@@ -70,14 +70,8 @@ class TypedLocalObjectReference(Struct):
 
 
 # --------------------------------------------------------------------------------------------------------- namespaces
-class NamespaceCondition(Struct):
+class NamespaceCondition(BaseCondition):
     """Why a namespace is not gone yet."""
-
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
 
 
 class NamespaceSpec(Struct):
@@ -246,14 +240,9 @@ class NodeSpec(Struct):
     pod_cidrs: Sequence[str] = field(default=(), name="podCIDRs")
 
 
-class NodeCondition(Struct):
+class NodeCondition(BaseCondition):
     """One aspect of a node's state: Ready, MemoryPressure, DiskPressure, PIDPressure, NetworkUnavailable."""
 
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
     last_heartbeat_time: str | None = None
 
 
@@ -318,14 +307,9 @@ class PersistentVolumeClaimSpec(Struct):
     data_source_ref: dict[str, Any] | None = None
 
 
-class PersistentVolumeClaimCondition(Struct):
+class PersistentVolumeClaimCondition(BaseCondition):
     """One aspect of a claim's state: Resizing, FileSystemResizePending, ModifyingVolume."""
 
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
     last_probe_time: str | None = None
 
 

@@ -16,20 +16,34 @@ from msgspec import field
 
 from steersman.kube.api.objects import Struct
 
-__all__ = ["Amount", "IntOrString", "ListMeta", "Status", "StatusCause", "StatusCondition", "StatusDetails"]
+__all__ = [
+    "Amount",
+    "BaseCondition",
+    "IntOrString",
+    "ListMeta",
+    "Status",
+    "StatusCause",
+    "StatusCondition",
+    "StatusDetails",
+]
 
 IntOrString = int | str
 Amount = str | int | float  # a quantity as it is on the wire
 
 
-class StatusCondition(Struct):
-    """One aspect of an object's state, as nearly every status lists them."""
+class BaseCondition(Struct):
+    """What the conditions of all kinds have."""
 
     type: str
     status: str = "Unknown"  # True, False or Unknown
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+
+
+class StatusCondition(BaseCondition):
+    """One aspect of an object's state, as nearly every status lists them."""
+
     observed_generation: int | None = None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import field
 
 from steersman.kube.api.objects import ObjectMeta, Resource, Struct
-from steersman.kube.api.types.meta import Amount
+from steersman.kube.api.types.meta import Amount, BaseCondition
 from steersman.kube.api.types.volumes import LocalObjectReference, Volume, VolumeMount
 
 __all__ = [
@@ -216,14 +216,9 @@ class PodTemplateSpec(Struct):
     spec: PodSpec = field(default_factory=PodSpec)
 
 
-class PodCondition(Struct):
+class PodCondition(BaseCondition):
     """One aspect of a pod's state: Ready, Initialized, PodScheduled, ContainersReady, DisruptionTarget."""
 
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
     last_probe_time: str | None = None
     observed_generation: int = 0
 
