@@ -87,8 +87,8 @@ class Arena:
         self._stack: AsyncExitStack = AsyncExitStack()
         embedded = await self._stack.enter_async_context(EmbeddedServer())
         real = await self._stack.enter_async_context(ControlPlane(controllers=LIFECYCLE_CONTROLLERS))
-        apis = [await self._stack.enter_async_context(_client(server)) for server in (real, embedded)]
-        self._duel = Duel(*apis, await self._stack.enter_async_context(WebhookStub()))
+        one, two = [await self._stack.enter_async_context(_client(server)) for server in (real, embedded)]
+        self._duel = Duel(one, two, await self._stack.enter_async_context(WebhookStub()))
         await self._duel.prepare()
 
     async def _fight(self, steps: list[Step], namespace: str) -> Difference | None:
