@@ -149,7 +149,11 @@ def _survey(arena: Arena, count: int, number: int, drawn: SearchStrategy[list[St
         done["sequences"] += 1
         if (difference := arena.fight(steps)) is not None:
             done["different"] += 1
-            found.setdefault(_name(difference), []).append(difference)
+            if (name := _name(difference)) not in found:
+                _say(f"after {done['sequences']} sequences: {name}")
+            found.setdefault(name, []).append(difference)
+        elif done["sequences"] % 100 == 0:
+            _say(f"{done['sequences']} sequences, {done['different']} with a difference")
 
     attempt()
     for name, differences in sorted(found.items(), key=lambda item: -len(item[1])):
