@@ -95,8 +95,9 @@ def _probes(asked: set[bool], roles: set[bool], **selectors: str) -> list[Webhoo
         async def steersman_probe(_: AdmissionRequest[dict[str, Any]]) -> None:
             asked.add(mutating)
 
-        decorate = mutate if mutating else validate
-        return decorate(_CONFIG_MAPS, operations=("CREATE",), **selectors)(steersman_probe)  # type: ignore[arg-type]
+        decorate: Any = mutate if mutating else validate
+        hook: Webhook = decorate(_CONFIG_MAPS, operations=("CREATE",), **selectors)(steersman_probe)
+        return hook
 
     return [probe(mutating) for mutating in sorted(roles)]
 

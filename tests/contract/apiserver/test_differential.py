@@ -33,12 +33,12 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 async def duel(real: ApiServer, embedded: ApiServer) -> AsyncIterator[Duel]:
-    clients = [
+    one, two = (
         RawApi(server.url, token=server.token, ssl_context=ssl_context(server.ca_pem), user_agent="differential")
         for server in (real, embedded)
-    ]
-    async with clients[0], clients[1], WebhookStub() as stub:
-        duel = Duel(*clients, stub)
+    )
+    async with one, two, WebhookStub() as stub:
+        duel = Duel(one, two, stub)
         await duel.prepare()
         yield duel
 

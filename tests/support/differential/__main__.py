@@ -87,8 +87,8 @@ class Arena:
         self._stack: AsyncExitStack = AsyncExitStack()
         embedded = await self._stack.enter_async_context(EmbeddedServer())
         real = await self._stack.enter_async_context(ControlPlane(controllers=LIFECYCLE_CONTROLLERS))
-        apis = [await self._stack.enter_async_context(_client(server)) for server in (real, embedded)]
-        self._duel = Duel(*apis, await self._stack.enter_async_context(WebhookStub()))
+        one, two = [await self._stack.enter_async_context(_client(server)) for server in (real, embedded)]
+        self._duel = Duel(one, two, await self._stack.enter_async_context(WebhookStub()))
         await self._duel.prepare()
 
     async def _fight(self, steps: list[Step], namespace: str) -> Difference | None:
@@ -149,7 +149,11 @@ def _survey(arena: Arena, count: int, number: int, drawn: SearchStrategy[list[St
         done["sequences"] += 1
         if (difference := arena.fight(steps)) is not None:
             done["different"] += 1
-            found.setdefault(_name(difference), []).append(difference)
+            if (name := _name(difference)) not in found:
+                _say(f"after {done['sequences']} sequences: {name}")
+            found.setdefault(name, []).append(difference)
+        elif done["sequences"] % 100 == 0:
+            _say(f"{done['sequences']} sequences, {done['different']} with a difference")
 
     attempt()
     for name, differences in sorted(found.items(), key=lambda item: -len(item[1])):

@@ -41,8 +41,22 @@ KINDS: dict[str, Kind] = {
 }
 
 Verb = Literal[
-    *("create", "replace", "modify", "merge", "json", "strategic", "apply", "delete", "clear", "get", "list", "watch"),
-    *("evict", "limit", "count", "collect"),
+    "create",
+    "replace",
+    "modify",
+    "merge",
+    "json",
+    "strategic",
+    "apply",
+    "delete",
+    "clear",
+    "get",
+    "list",
+    "watch",
+    "evict",
+    "limit",
+    "count",
+    "collect",
 ]
 Revision = Literal["none", "live", "stale", "wrong"]
 

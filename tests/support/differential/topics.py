@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tests.support.differential import generation
 from tests.support.differential.hooks import ANSWERS
-from tests.support.differential.steps import GROUP, HOOKED, KINDS, Owner, Step
+from tests.support.differential.steps import GROUP, HOOKED, KINDS, Owner, Revision, Step, Verb
 from tests.support.manifests import pod
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ def _versions(longest: int) -> SearchStrategy[list[Step]]:
     return st.lists(_versioned(), min_size=1, max_size=longest)
 
 
+_SCALING: SearchStrategy[Verb] = st.sampled_from(("get", "merge", "json", "replace", "modify", "apply"))
+
+
 @st.composite
 def _scales(draw: st.DrawFn, longest: int) -> list[Step]:
     """Reads and writes of `scale` between other writes of the same objects; each sets another number of replicas."""
@@ -52,11 +55,12 @@ def _scales(draw: st.DrawFn, longest: int) -> list[Step]:
         kind, name, manager = draw(scalable), draw(_names), draw(st.sampled_from(generation.MANAGERS))
         replicas = draw(st.sampled_from([4 + index, 4 + index, 4 + index, -1]))
         meta = {"name": name}
-        at = {"kind": kind, "name": name, "subresource": "scale", "manager": manager}
+        at: dict[str, Any] = {"kind": kind, "name": name, "subresource": "scale", "manager": manager}
         scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": {"replicas": replicas}}
-        match draw(st.sampled_from(["write", "write", "get", "merge", "json", "replace", "modify", "apply"])):
-            case "write":
-                steps.append(generation.certain(draw(generation.steps(st.just(kind)))))
+        if draw(st.integers(0, 3)) == 0:
+            steps.append(generation.certain(draw(generation.steps(st.just(kind)))))
+            continue
+        match draw(_SCALING):
             case "get":
                 steps.append(Step(verb="get", kind=kind, name=name, subresource="scale"))
             case "json":
@@ -107,7 +111,8 @@ def _evictions(draw: st.DrawFn, longest: int) -> list[Step]:
                     Step(verb="merge", kind="budget", name=name, subresource="status", body={"status": status})
                 )
             case _:
-                verb = draw(st.sampled_from(["get", "delete", "create"]))
+                others: SearchStrategy[Verb] = st.sampled_from(("get", "delete", "create"))
+                verb = draw(others)
                 body = draw(_evictable(name)) if verb == "create" else None
                 steps.append(Step(verb=verb, kind="pod", name=name, body=body))
     return steps + [Step(verb="list", kind=kind) for kind in ("pod", "budget")]
@@ -130,7 +135,7 @@ def _evict(draw: st.DrawFn, name: str) -> Step:
         generation.optional(
             gracePeriodSeconds=st.sampled_from([0, 5, -1]),
             dryRun=st.just(["All"]),
-            propagationPolicy=st.sampled_from(["Background", "Foreground", "Orphan"]),
+            propagationPolicy=st.just("Background"),  # the others wait for the garbage collector
         )
     )
     body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
@@ -138,11 +143,10 @@ def _evict(draw: st.DrawFn, name: str) -> Step:
         body["deleteOptions"] = options
     if draw(st.integers(0, 9)) == 0:
         body["metadata"] = {"name": "another"}
-    expected = draw(st.sampled_from(["none", "none", "none", "live", "stale", "wrong"]))
-    uid = draw(st.sampled_from(["none", "none", "none", "live", "wrong"]))
-    return Step(
-        verb="evict", kind="pod", name=name, body=body, revision=expected, uid=uid, dry_run=draw(st.integers(0, 9)) == 0
-    )
+    versions: SearchStrategy[Revision] = st.sampled_from(("none", "none", "none", "live", "stale", "wrong"))
+    uids: SearchStrategy[Revision] = st.sampled_from(("none", "none", "none", "live", "wrong"))
+    step = Step(verb="evict", kind="pod", name=name, body=body, revision=draw(versions), uid=draw(uids))
+    return replace(step, dry_run=draw(st.integers(0, 9)) == 0)
 
 
 _COUNTED = {
@@ -173,6 +177,11 @@ def _quotas(draw: st.DrawFn, longest: int) -> list[Step]:
     return steps
 
 
+_OWNING: SearchStrategy[Verb] = st.sampled_from(
+    ("create", "create", "create", "create", "delete", "delete", "merge", "clear")
+)
+
+
 @st.composite
 def _owners(draw: st.DrawFn, longest: int) -> list[Step]:
     """Objects that own each other, in chains and in circles, and deletes with every policy."""
@@ -184,7 +193,7 @@ def _owners(draw: st.DrawFn, longest: int) -> list[Step]:
     steps: list[Step] = []
     for _ in range(draw(st.integers(2, longest))):
         kind, name = draw(owning), draw(_names)
-        match draw(st.sampled_from(["create", "create", "create", "create", "delete", "delete", "merge", "clear"])):
+        match draw(_OWNING):
             case "create":
                 body = draw(generation.objects(kind, name, whole=True))
                 steps.append(Step(verb="create", kind=kind, name=name, body=body, owners=draw(owners)))
