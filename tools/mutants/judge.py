@@ -49,7 +49,7 @@ def judge(mutant: Mutant, package: Path, *, seed: int, root: Path = ROOT, timeou
     with tempfile.TemporaryDirectory(prefix="steersman-mutant-") as folder:
         _copy(root, package, Path(folder))
         _apply(mutant, Path(folder))
-        code, output = _pytest(Path(folder), tests, "-n0", seed=seed, root=root, timeout=timeout)
+        code, output = _pytest(Path(folder), tests, "-n0", seed=seed, root=root, timeout=timeout, limit=RUN_TIMEOUT)
     seconds = round(time.monotonic() - began, 1)
     if code == NO_TESTS:
         raise SystemExit(f"error: {mutant.name}: no fast test in {', '.join(tests)}")
@@ -86,7 +86,7 @@ def _apply(mutant: Mutant, folder: Path) -> None:
 
 
 def _pytest(
-    folder: Path, tests: tuple[str, ...], *options: str, seed: int, root: Path, timeout: int
+    folder: Path, tests: tuple[str, ...], *options: str, seed: int, root: Path, timeout: int, limit: float | None = None
 ) -> tuple[int, str]:
     """Exit code and output."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
@@ -97,7 +97,7 @@ def _pytest(
     command = [*PYTEST, f"--timeout={timeout}", f"--hypothesis-seed={seed}", *options, *tests]
     try:
         done = subprocess.run(  # noqa: S603  our own interpreter
-            command, cwd=root, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT, check=False
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
         return 1, "Timeout >"

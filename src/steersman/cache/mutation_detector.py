@@ -2,9 +2,9 @@
 
 Predicates, mappings, index functions and controllers with `shared_objects` see the cache's own objects, which nothing
 may change. With the environment variable STEERSMAN_CACHE_MUTATION_DETECTOR=true every store remembers its objects
-as they were when they came, and compares when they are replaced and whenever `check` is called. The pytest plugin sets
-it and checks after every test; client-go has the same as KUBE_CACHE_MUTATION_DETECTOR. It costs an encoding per object
-and keeps that text, so it is off in production.
+as they were when they came, and compares when they are replaced and whenever `check` is called, for the last time after
+their informer stopped. The pytest plugin sets it and checks after every test; client-go has the same as
+KUBE_CACHE_MUTATION_DETECTOR. It costs an encoding per object and keeps that text, so it is off in production.
 
 What is found is logged, and raised by `check`. Only the names of fields are shown, never values.
 """

@@ -122,7 +122,8 @@ def test_a_hang_is_ended_and_named(miniature):
 
 
 @pytest.mark.slow
-def test_tests_that_fail_without_a_mutant_end_the_run(miniature):
+def test_tests_that_fail_without_a_mutant_end_the_run_however_long_they_take(miniature, monkeypatch):
+    monkeypatch.setattr("tools.mutants.judge.RUN_TIMEOUT", 0.01)  # for the tests of one mutant
     check_baseline([add()], compiled_copy(miniature / "good", miniature), seed=17, jobs=1, root=miniature)
     (miniature / "src/steersman/sums/add.py").write_text("def add(a, b):\n    return a\n")
     with pytest.raises(SystemExit, match="tests fail without any mutant"):
