@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it: 3 MiB that no line here uses
 import structlog  # noqa: E402
 
-if sys.modules["rich"] is None:
+if not sys.modules["rich"]:
     del sys.modules["rich"]
 
 
