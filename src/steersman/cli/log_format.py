@@ -12,14 +12,18 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from steersman.cli.output import harmless
 from steersman.errors import traceback_of
 from steersman.logger import FloodLog, Logger
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
+
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it: 3 MiB that no line here uses
+import structlog  # noqa: E402
+
+if not sys.modules["rich"]:
+    del sys.modules["rich"]
 
 
 def configure_logging(*, level: str = "info", form: str = "auto") -> None:

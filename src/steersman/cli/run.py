@@ -192,9 +192,11 @@ def _speaking(section: Any, dialects: Sequence[str]) -> Any:
 
 
 def _certificates(settings: RunSettings) -> MountedCertificates | None:
-    from steersman.runtime.webhook.certificate_source import MountedCertificates
+    if settings.tls_certs is None:
+        return None
+    from steersman.runtime.webhook.certificate_source import MountedCertificates  # loads cryptography: 15 MiB
 
-    return None if settings.tls_certs is None else MountedCertificates(Path(settings.tls_certs))
+    return MountedCertificates(Path(settings.tls_certs))
 
 
 def _address(listen: str, field: str) -> str:

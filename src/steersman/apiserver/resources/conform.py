@@ -232,6 +232,9 @@ def _map(schema: Schema, value: dict[str, Any], go: str, path: str, rules: Rules
     if not element.name and element.is_map and element.is_list:
         return value  # of unknown type
     inner = _meaning(go).partition("]")[2] or "string"
+    plain = element.scalar == "string" and not (element.name or element.go or element.raw.get("format"))
+    if plain and inner != "[]byte" and all(type(below) is str for below in value.values()):
+        return {key: value[key] for key in sorted(value)}  # labels, data: most of what is written
     nothing = "" if inner == "[]byte" else _zero(element, inner)
     out = {}
     for key in sorted(value):

@@ -51,6 +51,8 @@ def is_path_segment(text: str) -> list[str]:
 
 def is_config_key(text: str) -> list[str]:
     """A key of a ConfigMap or Secret: a file name."""
+    if len(text) <= 253 and not text.startswith(".") and _RE_CONFIG_KEY.fullmatch(text):
+        return []
     found = ["must be no more than 253 characters"] if _size(text) > 253 else []
     if _RE_CONFIG_KEY.fullmatch(text) is None:
         found.append(regex_text(_CONFIG_KEY_TEXT, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))

@@ -149,13 +149,15 @@ class Manager:
             # an HTTP server is a lot to load for those who need none
             from steersman.runtime.http.authentication import TokenAuthenticator
             from steersman.runtime.observability.health import HealthServer
-            from steersman.runtime.webhook.cert_watcher import CertWatcher
 
             reviewer = None
             if metrics == "token":
                 reviews = self._clusters[""].client.with_options(timeout=REVIEW_SECONDS, retry=False)  # a caller waits
                 reviewer = TokenAuthenticator(reviews)
-            self._certificates = CertWatcher(certificates, clock=clock) if certificates is not None else None
+            if certificates is not None:
+                from steersman.runtime.webhook.cert_watcher import CertWatcher
+
+                self._certificates = CertWatcher(certificates, clock=clock)
             self.health = HealthServer(
                 listen,
                 alive=self.alive,
