@@ -83,7 +83,7 @@ async def test_the_tables_show_phases_and_why_one_is_not_available(simulated, cl
 
         def shown():
             performers, executors = made.tables(manager.cluster())
-            rows = {row.cells[1]: row for row in performers.rows}
+            rows = {row.cells[0]: row for row in performers.rows}
             assert (rows["good"].cells[2], rows["good"].state) == ("Running", RowState.GOOD)
             assert rows["stuck"].state == RowState.BAD
             assert "nodes are available" in rows["stuck"].note
