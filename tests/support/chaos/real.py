@@ -44,6 +44,7 @@ FORGETFUL = ("--watch-cache=false", "--etcd-compaction-interval=1s")
 PATIENCE = 600.0  # seconds in which the expected state must come, on a machine that has much else to do
 STILL = 10.0  # seconds without a write after which the operator is at rest
 LONGEST = 30.0  # seconds of a fault that lasts: twice a lease
+LEADERSHIP_LOST = ("the lease could not be renewed", "holds the lease now")
 EVERYTHING = [
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
@@ -123,7 +124,7 @@ class Process:
                 self._child = Child(command, log=self.log, environment=environment)
                 code = await self._child.wait()
                 life.end, life.ended = self._why or f"exit code {code}: {self._child.tail()[-500:]}", time.time()
-                if not self._why and "the lease could not be renewed" in life.end:
+                if not self._why and any(sign in life.end for sign in LEADERSHIP_LOST):
                     life.end = "lost leadership"
         finally:
             if self._child is not None:

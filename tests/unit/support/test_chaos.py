@@ -252,6 +252,12 @@ def test_the_report_counts_each_fault():
     assert row == "| cut | 2 | every connection is closed |"
 
 
+def virtual_loop() -> VirtualLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
+
+
 def test_a_process_that_is_stopped_does_nothing_until_it_goes_on_and_others_do():
     done = []
 
@@ -261,7 +267,7 @@ def test_a_process_that_is_stopped_does_nothing_until_it_goes_on_and_others_do()
         done.append(f"{name} read {await reader.readline()}")
 
     async def main():
-        loop, writers = asyncio.get_running_loop(), []
+        loop, writers = virtual_loop(), []
         connected = asyncio.Semaphore(0)
 
         def accept(_reader, writer):
@@ -294,7 +300,7 @@ def test_a_process_that_is_stopped_does_nothing_until_it_goes_on_and_others_do()
 
 def test_while_the_time_is_held_none_passes():
     async def main():
-        loop, holder = asyncio.get_running_loop(), object()
+        loop, holder = virtual_loop(), object()
         sleeping = asyncio.create_task(asyncio.sleep(60))
         await asyncio.sleep(0)
         loop.hold(holder)
