@@ -207,10 +207,12 @@ async def _lost(client: Client) -> list[str]:
 
 async def _until_recorded(client: Client, names: Sequence[str]) -> None:
     until = time.monotonic() + PATIENCE
-    while any((await _records(client)).get(name) is None for name in names):
-        if time.monotonic() > until:
-            raise TimeoutError("the operator does not record the workloads")
+    while time.monotonic() < until:
+        records = await _records(client)
+        if all(records.get(name) is not None for name in names):
+            return
         await asyncio.sleep(0.5)
+    raise TimeoutError("the operator does not record the workloads")
 
 
 async def _records(client: Client) -> dict[str, Any]:

@@ -43,6 +43,7 @@ STEERSMAN = Path(sys.executable).with_name("steersman")
 FORGETFUL = ("--watch-cache=false", "--etcd-compaction-interval=1s")
 PATIENCE = 600.0  # seconds in which the expected state must come, on a machine that has much else to do
 STILL = 10.0  # seconds without a write after which the operator is at rest
+DISCOVERY_SECONDS = 10.0  # after which kube-apiserver lists new kinds in its discovery documents
 LONGEST = 30.0  # seconds of a fault that lasts: twice a lease
 LEADERSHIP_LOST = ("the lease could not be renewed", "holds the lease now")
 EVERYTHING = [
@@ -73,6 +74,10 @@ async def run_together(schedules: Sequence[Schedule], *, forgetful: bool) -> lis
     flags = FORGETFUL if forgetful else ()
     async with contextlib.AsyncExitStack() as stack:
         plane = await stack.enter_async_context(_Plane(apiserver_flags=flags))
+        for name in sorted({schedule.operator for schedule in schedules}):
+            async with _client(plane, "installer") as installer:
+                await subject(name).install(installer)
+        await asyncio.sleep(DISCOVERY_SECONDS)
         client = await stack.enter_async_context(_client(plane, "user"))
         nodes = await stack.enter_async_context(_client(plane, "simulation"))
         await stack.enter_async_context(simulation(nodes))
