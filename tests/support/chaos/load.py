@@ -33,7 +33,7 @@ from tests.support.programs.loopback_server import PortClaim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LoadResult", "render_load", "run_load"]
+__all__ = ["LoadResult", "queued_keys", "render_load", "run_load"]
 
 NAMESPACE = "load"
 SOURCES = 50
@@ -181,11 +181,12 @@ async def _probe(url: str, result: LoadResult) -> None:
                 result.probes += 1
                 result.slowest_probe = max(result.slowest_probe, time.monotonic() - began)
                 if path == "/metrics":
-                    result.backlog = max(result.backlog, _depth(text))
+                    result.backlog = max(result.backlog, queued_keys(text))
             await asyncio.sleep(PROBE_SECONDS)
 
 
-def _depth(metrics: str) -> int:
+def queued_keys(metrics: str) -> int:
+    """How many keys wait in all queues of a process, from its metrics."""
     rows = [line for line in metrics.splitlines() if line.startswith("workqueue_depth{")]
     return int(sum(float(row.rpartition(" ")[2]) for row in rows))
 
