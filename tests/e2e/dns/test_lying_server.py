@@ -41,7 +41,7 @@ QUICK = {"drift_period": SOON, "not_ready": SOON, "server_pause": SOON}
 async def pair(cluster, client, dns_kinds, namespace, named):
     """An honest primary, and one that may lie."""
     async with named("ns1") as one, named("ns2", secret=one.secret) as two, Liar(two) as liar:
-        made = Site(client, namespace, [one, liar])
+        made = Site(client, namespace, [one, liar])  # type: ignore[list-item]
         await made.instances()
         yield made
 

@@ -4,6 +4,7 @@ make chaos                                                     100 schedules for
 make chaos ARGS="--schedules 500 --seed 7 --operators reload"  those with the seeds 7 to 506
 make chaos ARGS="--minutes 480"                                overnight: as many as there is time for
 make chaos ARGS="--real --schedules 10"                        processes on the real control plane, in real time
+make chaos ARGS="--load --minutes 10"                          10,000 changes a minute, the API server at its limits
 make chaos ARGS="--replay FILE"                                the schedule in FILE, as a finding shows it
 """
 
@@ -17,11 +18,12 @@ import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from msgspec.structs import replace
 
+from tests.support.chaos.load import render_load, run_load
 from tests.support.chaos.operators import NAMES, subject
 from tests.support.chaos.real import run_together
 from tests.support.chaos.report import render, render_faults
@@ -47,7 +49,9 @@ TOGETHER = 8  # schedules that share a real control plane
 @click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run this schedule only.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the tables to this file too.")
 @click.option("--real", is_flag=True, help="Operators are processes, on the real control plane and in real time.")
-def main(  # options
+@click.option("--load", is_flag=True, help="Instead: changes at a --rate, while the API server is at its limits.")
+@click.option("--rate", default=10_000.0, show_default=True, help="With --load: changes a minute.")
+def main(
     *,
     schedules: int,
     seed: int,
@@ -57,8 +61,12 @@ def main(  # options
     replay: Path | None,
     report: Path | None,
     real: bool,
+    load: bool,
+    rate: float,
 ) -> None:
     """Run seeded schedules of user actions and faults; exit 1 when something was lost, doubled or otherwise wrong."""
+    if load:
+        _run_load(minutes or 1.0, rate, report)
     try:
         names = [subject(name).name for name in filter(None, operators.split(","))]
         chosen = (
@@ -114,6 +122,15 @@ def _run_real(schedules: Iterator[Schedule]) -> Generator[Outcome]:
         if not group:
             return
         yield from asyncio.run(run_together(group, forgetful=number % 2 == 1))
+
+
+def _run_load(minutes: float, rate: float, report: Path | None) -> NoReturn:
+    result = asyncio.run(run_load(minutes, rate))
+    text = render_load(result)
+    click.echo("\n".join([text, *(f"lost: {name}" for name in result.lost), *result.failed_probes]))
+    if report is not None:
+        report.write_text(f"{text}\n")
+    sys.exit(1 if result.lost or result.failed_probes else 0)
 
 
 def _progress(outcomes: list[Outcome]) -> None:

@@ -43,7 +43,9 @@ STEERSMAN = Path(sys.executable).with_name("steersman")
 FORGETFUL = ("--watch-cache=false", "--etcd-compaction-interval=1s")
 PATIENCE = 600.0  # seconds in which the expected state must come, on a machine that has much else to do
 STILL = 10.0  # seconds without a write after which the operator is at rest
+DISCOVERY_SECONDS = 10.0  # after which kube-apiserver lists new kinds in its discovery documents
 LONGEST = 30.0  # seconds of a fault that lasts: twice a lease
+LEADERSHIP_LOST = ("the lease could not be renewed", "holds the lease now")
 EVERYTHING = [
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
@@ -72,6 +74,10 @@ async def run_together(schedules: Sequence[Schedule], *, forgetful: bool) -> lis
     flags = FORGETFUL if forgetful else ()
     async with contextlib.AsyncExitStack() as stack:
         plane = await stack.enter_async_context(_Plane(apiserver_flags=flags))
+        for name in sorted({schedule.operator for schedule in schedules}):
+            async with _client(plane, "installer") as installer:
+                await subject(name).install(installer)
+        await asyncio.sleep(DISCOVERY_SECONDS)
         client = await stack.enter_async_context(_client(plane, "user"))
         nodes = await stack.enter_async_context(_client(plane, "simulation"))
         await stack.enter_async_context(simulation(nodes))
@@ -123,7 +129,7 @@ class Process:
                 self._child = Child(command, log=self.log, environment=environment)
                 code = await self._child.wait()
                 life.end, life.ended = self._why or f"exit code {code}: {self._child.tail()[-500:]}", time.time()
-                if not self._why and "the lease could not be renewed" in life.end:
+                if not self._why and any(sign in life.end for sign in LEADERSHIP_LOST):
                     life.end = "lost leadership"
         finally:
             if self._child is not None:

@@ -242,6 +242,7 @@ class Run:
                 await stack.enter_async_context(simulation(nodes, clock=self.clock))
             await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
             stack.push_async_callback(self.subject.close)
+            await self.subject.install(client)
             await self.subject.prepare(client)
             living = [asyncio.create_task(replica.live()) for replica in self._replicas]
             try:

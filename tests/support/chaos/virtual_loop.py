@@ -59,12 +59,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         for callback in self._stopped.pop(process, ()):
             callback.again()
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
         wrapped = _Callback(self, callback, args)
         wrapped.handle = super().call_soon(wrapped, context=context)
         return wrapped.handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
         wrapped = _Callback(self, callback, args)
         wrapped.handle = handle = super().call_at(when, wrapped, context=context)
         return handle

@@ -12,6 +12,7 @@ from steersman.apiserver import LogEntry
 from tests.support.chaos import checkers
 from tests.support.chaos.checkers import Act, Cause, check
 from tests.support.chaos.history import Answer, FaultSpan, Footprint, History, Life
+from tests.support.chaos.load import LoadResult, queued_keys, render_load
 from tests.support.chaos.operators import NAMES, subject
 from tests.support.chaos.report import Outcome, render, render_faults
 from tests.support.chaos.schedule import FAULTS, HORIZON, REAL_HORIZON, generate, generate_real, parse
@@ -244,12 +245,34 @@ def test_the_report_has_a_row_for_each_operator_and_counts_what_was_found():
     assert everything == "| all | 3 | 5 | 1,200 | 2 | 4 | 2 | 2 | 1 | 12 s |"
 
 
+def test_the_report_of_a_load_has_the_rate_as_it_was_and_what_failed():
+    result = LoadResult(seconds=30.0, changes=2500, lost=["web-1"], backlog=7, probes=100, slowest_probe=0.25)
+    result.failed_probes["/readyz 500"] += 2
+    text = render_load(result)
+    assert "| duration | 30 s |" in text
+    assert "| changes made | 2,500 (5,000 a minute) |" in text
+    assert "| lost | 1 |" in text
+    assert "| most keys in the queues | 7 of 50 workloads |" in text
+    assert "| probes, metrics and page | 100 asked, 2 failed, slowest 0.25 s |" in text
+
+
+def test_the_backlog_is_the_sum_of_all_queues():
+    metrics = 'workqueue_depth{name="a",priority="0"} 3.0\nworkqueue_depth{name="b",priority="0"} 4.0\nother 9.0\n'
+    assert queued_keys(metrics) == 7
+
+
 def test_the_report_counts_each_fault():
     made = parse(
         "reload 1 with 1 replicas\n1.00 edit configmap/app-0\n2.00 cut replica/0 0.10\n3.00 cut replica/0 0.20\n"
     )
     *_, row = render_faults([Outcome(schedule=made)]).splitlines()
     assert row == "| cut | 2 | every connection is closed |"
+
+
+def virtual_loop() -> VirtualLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
 
 
 def test_a_process_that_is_stopped_does_nothing_until_it_goes_on_and_others_do():
@@ -261,7 +284,7 @@ def test_a_process_that_is_stopped_does_nothing_until_it_goes_on_and_others_do()
         done.append(f"{name} read {await reader.readline()}")
 
     async def main():
-        loop, writers = asyncio.get_running_loop(), []
+        loop, writers = virtual_loop(), []
         connected = asyncio.Semaphore(0)
 
         def accept(_reader, writer):
@@ -294,7 +317,7 @@ def test_a_process_that_is_stopped_does_nothing_until_it_goes_on_and_others_do()
 
 def test_while_the_time_is_held_none_passes():
     async def main():
-        loop, holder = asyncio.get_running_loop(), object()
+        loop, holder = virtual_loop(), object()
         sleeping = asyncio.create_task(asyncio.sleep(60))
         await asyncio.sleep(0)
         loop.hold(holder)

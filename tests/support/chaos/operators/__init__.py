@@ -33,8 +33,11 @@ class Subject:
     clock: Clock  # both are set before `prepare`
     history: History
 
+    async def install(self, client: Client) -> None:
+        """Install its kinds."""
+
     async def prepare(self, client: Client) -> None:
-        """Install kinds and create the first objects."""
+        """Create the first objects."""
         raise NotImplementedError
 
     async def close(self) -> None:

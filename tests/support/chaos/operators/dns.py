@@ -12,6 +12,7 @@ import itertools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from steersman.kube.api.errors import AlreadyExists, NotFound
 from steersman.operators.dns.api.config import DnsOptions
@@ -66,6 +67,9 @@ class DnsSubject(Subject):
         self._causes: list[int] = []  # places at which a server was changed
         self._stack = contextlib.AsyncExitStack()
 
+    async def install(self, client: Client) -> None:
+        await install_crds(client, str(uuid4()))
+
     async def prepare(self, client: Client) -> None:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="steersman-chaos-")))
         key = new_key()
@@ -76,7 +80,6 @@ class DnsSubject(Subject):
             self._liars.append(await self._stack.enter_async_context(HoldingLiar(named)))
         servers: list[Any] = self._liars
         self._site = Site(client, self.namespace, servers)
-        await install_crds(client, str(folder))
         await self._site.instances()
         await self._site.zone(ZONE)
         for record in RECORDS[:3]:

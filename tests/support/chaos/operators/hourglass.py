@@ -55,8 +55,10 @@ class HourglassSubject(Subject):
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
-    async def prepare(self, client: Client) -> None:
+    async def install(self, client: Client) -> None:
         await install(client)
+
+    async def prepare(self, client: Client) -> None:
         data = {"ecdsa": b64encode(f"{SECRET}-key".encode()).decode()}
         meta = {"name": KEYS, "namespace": self.namespace}
         await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
