@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from steersman.testing.raw_api import ApiServer
 
 CLIENTS = Path(__file__).with_name("clients")
+ONLY_PYTHON = {"elected", "informed of configmaps"}  # its elector counts no transitions, its informer has no resync
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -45,7 +46,7 @@ async def test_clients_of_different_languages_see_the_same(tmp_path: Path):
     async with EmbeddedServer() as server:
         go, rust, python = [await live(name, server, tmp_path / name) for name in ("client-go", "kube-rs", "official")]
     assert go == rust
-    assert [step for step in python if step not in go] == []
+    assert [step for step in python if step not in go and step["step"] not in ONLY_PYTHON] == []
 
 
 async def live(name: str, server: ApiServer, kubeconfig: Path) -> list[Any]:

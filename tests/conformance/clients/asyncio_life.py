@@ -3,6 +3,9 @@
 import asyncio
 
 from kubernetes_asyncio import client, config, watch
+from kubernetes_asyncio.leaderelection.electionconfig import Config
+from kubernetes_asyncio.leaderelection.leaderelection import LeaderElection
+from kubernetes_asyncio.leaderelection.resourcelock.leaselock import LeaseLock
 from observations import (
     DEFINITION,
     GROUP,
@@ -52,6 +55,45 @@ async def follow(widgets, version, wanted):
     return seen
 
 
+async def apply(widgets):
+    """Two managers apply the same field."""
+
+    async def applied(manager, size, **options):
+        """The widget after an apply; the client does not read the answer to one that creates."""
+        await widgets.patch_namespaced_custom_object(
+            *PLACE,
+            "d",
+            widget("d", size=size),
+            field_manager=manager,
+            _content_type="application/apply-patch+yaml",
+            **options,
+        )
+        return await widgets.get_namespaced_custom_object(*PLACE, "d")
+
+    see_object("applied", await applied("first", 1))
+    await refused("applied by another", applied("second", 2))
+    see_object("applied by force", await applied("second", 2, force=True))
+    await widgets.delete_namespaced_custom_object(*PLACE, "d")
+
+
+async def lead(api, candidate):
+    """Lead with the elector of the package until its task is cancelled; the next one waits for the Lease to expire."""
+    leading = asyncio.Event()
+
+    async def work():
+        leading.set()
+
+    lock = LeaseLock("asyncio-elected", NAMESPACE, candidate, api)
+    settings = Config(lock, 3, 2, 1, onstarted_leading=work, onstopped_leading=None)
+    election = asyncio.create_task(LeaderElection(settings).run())
+    await leading.wait()
+    election.cancel()
+    spec = (await client.CoordinationV1Api(api).read_namespaced_lease("asyncio-elected", NAMESPACE)).spec
+    see(
+        "elected", holder=spec.holder_identity, seconds=spec.lease_duration_seconds, renewed=spec.renew_time is not None
+    )
+
+
 async def main():
     await config.load_kube_config()
     async with client.ApiClient() as api:
@@ -86,6 +128,9 @@ async def main():
         see("watched", events=await following)
         await widgets.delete_collection_namespaced_custom_object(*PLACE, label_selector="app=shop")
         await refused("gone", widgets.get_namespaced_custom_object(*PLACE, "a"))
+        await apply(widgets)
+        await lead(api, "first")
+        await lead(api, "second")
         await leases.create_namespaced_lease(NAMESPACE, lease("first", 0))
         held = await leases.read_namespaced_lease("asyncio-leader", NAMESPACE)
         held.spec.holder_identity = "second"
