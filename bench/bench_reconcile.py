@@ -23,8 +23,8 @@ from results import Results
 import steersman as sm
 from steersman.clock import SYSTEM_CLOCK
 from steersman.kube.api.gvk import NamespacedName
+from steersman.runtime.cluster import Cluster
 from steersman.runtime.controller.runner import ControllerRunner
-from steersman.runtime.manager.cluster import Cluster
 from tests.unit.runtime.conftest import MemoryCaches, NoClient
 
 if TYPE_CHECKING:
