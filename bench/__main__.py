@@ -33,6 +33,7 @@ TAKES = {
     "import": "2 min",
     "queue": "1 min",
     "reload": "5 min",
+    "soak": "1 hour; less with --minutes 8",
     "sync": "5 min",
 }
 

@@ -104,6 +104,7 @@ async def test_a_heap_summary_counts_objects_by_type(url):
     assert found["types"][f"{__name__}.Hoarded"] == len(hoard)
     assert found["objects"] > len(hoard)
     assert found["residentBytes"] > 0
+    assert found["tasks"] >= 1
 
 
 def test_a_heap_summary_by_line_names_what_was_allocated_meanwhile_and_is_still_there():
