@@ -19,11 +19,12 @@ from steersman.logger import FloodLog, Logger
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it: 3 MiB that no line here uses
+_loaded: dict[str, Any] = sys.modules
+_loaded.setdefault("rich", None)  # structlog would load it: 3 MiB that no line here uses
 import structlog  # noqa: E402
 
-if not sys.modules["rich"]:
-    del sys.modules["rich"]
+if _loaded["rich"] is None:
+    del _loaded["rich"]
 
 
 def configure_logging(*, level: str = "info", form: str = "auto") -> None:
