@@ -32,6 +32,7 @@ from tests.support.programs.loopback_server import PortClaim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = ["LoadResult", "queued_keys", "render_load", "run_load"]
 
@@ -100,7 +101,7 @@ async def run_load(minutes: float, rate: float) -> LoadResult:
         stack.callback(claim.release)
         (plane.folder / "load.yaml").write_text(SETTINGS)
         listen = f"{LOOPBACK}:{claim.number}"
-        command = [
+        command: list[str | Path] = [
             STEERSMAN,
             "run",
             "--operators",
@@ -174,7 +175,8 @@ async def _probe(url: str, result: LoadResult) -> None:
                     async with session.get(url + path, timeout=aiohttp.ClientTimeout(total=30)) as answer:
                         text = await answer.text()
                         if answer.status != 200:
-                            result.failed_probes[f"{path} {answer.status}"] += 1
+                            bad = [line for line in text.splitlines() if not line.startswith("[+]")]
+                            result.failed_probes[f"{path} {answer.status} {bad[:3]}"] += 1
                 except (aiohttp.ClientError, TimeoutError) as error:
                     result.failed_probes[f"{path} {error!r}"] += 1
                     continue

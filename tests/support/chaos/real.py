@@ -73,7 +73,9 @@ async def run_together(schedules: Sequence[Schedule], *, forgetful: bool) -> lis
     """Run schedules at once on one control plane of their own, and judge each."""
     flags = FORGETFUL if forgetful else ()
     async with contextlib.AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(_Plane(apiserver_flags=flags))
+        plane = await stack.enter_async_context(
+            _Plane(apiserver_flags=flags, controllers=("garbage-collector-controller",))
+        )
         for name in sorted({schedule.operator for schedule in schedules}):
             async with _client(plane, "installer") as installer:
                 await subject(name).install(installer)

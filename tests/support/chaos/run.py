@@ -49,6 +49,7 @@ STILL = 60.0  # seconds without a write after which the operator is at rest
 LONGEST = 40.0  # seconds of a fault that lasts
 EFFECTS: dict[str, Any] = {"429": "throttle", "500": "error", "503": "unavailable", "stutter": "drop"}
 CHURN = 12  # objects that come and go before the memory is compared
+CHURN_SECONDS = 10.0  # that they stay
 HOUR = 3600.0
 ROLLOUT_SECONDS = 5.0  # from one replica to the next
 VERBS = (None, "list", "watch", "patch", "create")
@@ -304,12 +305,13 @@ class Run:
 
     async def _churn(self, client: Client) -> None:
         """Let many objects come and go, so that what is kept of objects that are gone shows."""
+        await self.clock.sleep(STILL)  # a process that has only just begun to work holds less
         self.history.before_churn = self._footprints()
         create, delete, kind = self.subject.churn
         for action in (create, delete):
             for number in range(CHURN):
                 await self.subject.act(client, Step(0.0, action, f"{kind}/x{number}"))
-            await self.clock.sleep(1.0)
+            await self.clock.sleep(CHURN_SECONDS)
         await self._converge(client)
 
     def _footprints(self) -> list[Footprint]:
