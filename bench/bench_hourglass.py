@@ -68,7 +68,7 @@ def raw(namespace: str, manifests: list[dict[str, Any]]) -> list[dict[str, Any]]
 async def kubectl_apply(folder: Path, config: Path, manifests: list[dict[str, Any]]) -> float:
     """Apply with kubectl; when it began."""
     path = folder / "manifests.yaml"
-    await asyncio.to_thread(path.write_text, "---\n".join(yaml.safe_dump(one) for one in manifests))
+    await asyncio.to_thread(path.write_text, "---\n".join(yaml.safe_dump(manifest) for manifest in manifests))
     program = await asyncio.to_thread(find_program, "kubectl")
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
@@ -85,15 +85,17 @@ async def pods_ready(client: Client, namespace: str, performers: int, executors:
     pods = (await client.list(Pod, namespace=namespace, label_selector="app=hourglass-performer")).items
     deployments = (await client.list(Deployment, namespace=namespace)).items
     running = sum(pod.status.phase == "Running" for pod in pods)
-    return running == performers and sum(one.status.ready_replicas == 1 for one in deployments) == executors
+    return (
+        running == performers and sum(deployment.status.ready_replicas == 1 for deployment in deployments) == executors
+    )
 
 
 async def resources_ready(client: Client, namespace: str, performers: int, executors: int) -> bool:
     """Whether all resources say that they are ready."""
     found = (await client.list(StoredPerformer, namespace=namespace)).items
     others = (await client.list(StoredExecutor, namespace=namespace)).items
-    ready = sum((one.status or {}).get("ready") is True for one in found)
-    return ready == performers and sum((one.status or {}).get("phase") == "Running" for one in others) == executors
+    ready = sum((item.status or {}).get("ready") is True for item in found)
+    return ready == performers and sum((other.status or {}).get("phase") == "Running" for other in others) == executors
 
 
 async def until(fact: Any, *arguments: Any) -> float:

@@ -49,7 +49,11 @@ PATIENCE = 600.0
 def deployment(name: str, sources: list[str]) -> dict[str, Any]:
     """A Deployment without pods that reads these ConfigMaps."""
     labels = {"app": name}
-    container = {"name": "main", "image": "web:1", "envFrom": [{"configMapRef": {"name": one}} for one in sources]}
+    container = {
+        "name": "main",
+        "image": "web:1",
+        "envFrom": [{"configMapRef": {"name": source}} for source in sources],
+    }
     return {
         "metadata": {"name": name, "annotations": {"steersman.dev/reload": "auto"}},
         "spec": {

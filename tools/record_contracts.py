@@ -79,7 +79,7 @@ def _metrics() -> set[str]:
                 continue
             lists = [*node.args[1:], *(word.value for word in node.keywords if word.arg == "labels")]
             labels = [_list(one, known) for one in lists if isinstance(one, ast.List | ast.Tuple | ast.Name)]
-            named = ",".join(next((one for one in labels if one is not None), ()))
+            named = ",".join(next((label for label in labels if label is not None), ()))
             found.add(f"{kind[1].lower()} {name} {named}".rstrip())
     return found
 
@@ -154,7 +154,7 @@ def _inlined(document: dict[str, Any]) -> Any:
 
     def shown(value: Any, within: tuple[str, ...] = (), named: bool = False) -> Any:
         if isinstance(value, list):
-            return [shown(one, within) for one in value]
+            return [shown(item, within) for item in value]
         if not isinstance(value, dict):
             return value
         if "$ref" in value:

@@ -129,7 +129,7 @@ async def status(*arguments):
     return process.returncode, output.decode(), errors.decode()
 
 
-async def test_the_status_command_tells_what_waits_and_exits_with_3(shop):
+async def test_the_status_command_shows_what_waits_and_exits_with_3(shop):
     code, output, _ = await status("--url", shop.url)
     assert code == 3  # a circuit is open
     for told in (
@@ -160,7 +160,7 @@ async def test_the_status_command_prints_the_same_as_json_and_yaml(shop):
         ("127.0.0.1:8080", 2, "is not an address"),
     ],
 )
-async def test_the_status_command_says_what_to_do_when_nobody_answers(shop, url, wanted, told):
+async def test_the_status_command_says_what_to_do_when_no_process_answers(shop, url, wanted, told):
     code, _, errors = await status("--url", url.format(url=shop.url))
     assert code == wanted
     assert errors.startswith("error: ")

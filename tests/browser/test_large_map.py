@@ -40,7 +40,7 @@ def large():
                 standing=COMMON[(space + number) % len(COMMON)],
             )
             used = [mine[(number * step) % 40] for step in (1, 3, 7)]
-            edges = [Edge(source=one.id, changed=node.standing is RestartState.PENDING) for one in used]
+            edges = [Edge(source=item.id, changed=node.standing is RestartState.PENDING) for item in used]
             workloads.append(WorkloadView(workload=node, edges=edges))
     return PageSnapshot(workloads=workloads, sources=sources, running=True)
 

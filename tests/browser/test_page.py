@@ -58,7 +58,7 @@ async def test_now_answers_for_every_operator_and_leads_to_the_next_step(page, s
     await expect(page.locator("article li").first).to_be_visible()
 
 
-async def test_a_state_has_one_word_on_now_map_operators_and_status(page, shop):
+async def test_a_state_has_one_name_on_now_map_operators_and_status(page, shop):
     await go(page, shop, "/")
     problem = page.locator("section.problem .entry", has_text="cart")
     await expect(problem.locator(".state")).to_contain_text("Circuit open")
@@ -169,7 +169,7 @@ async def test_every_view_is_accessible_in_light_and_dark(context, page, shop, s
     for path in VIEWS:
         await page.goto(shop.url + path)
         found = await Axe().run(page)
-        wrong += [(path, one["id"], one["nodes"][0]["html"]) for one in found.response["violations"]]
+        wrong += [(path, violation["id"], violation["nodes"][0]["html"]) for violation in found.response["violations"]]
     assert wrong == []
 
 
@@ -204,7 +204,7 @@ async def focused(page):
     return await page.evaluate("document.activeElement.textContent.trim()")
 
 
-async def test_what_somebody_types_survives_a_change(page, shop):
+async def test_typed_text_survives_a_change(page, shop):
     await go(page, shop, "/history")
     await page.get_by_label("Search").fill("format")
     await shop.configure("logging", level="info", format="columns")
@@ -246,7 +246,7 @@ async def test_the_map_shows_and_follows_what_is_chosen(page, shop):
     await expect(page.locator("h1")).to_have_text(name)
 
 
-async def test_a_map_that_cannot_be_had_is_no_error_and_comes_with_the_next_change(page, shop):
+async def test_a_map_that_cannot_be_had_is_not_an_error_and_comes_with_the_next_change(page, shop):
     await page.route("**/api/v1/map", lambda route: route.abort())
     async with page.expect_event("requestfailed"):
         await go(page, shop, "/map")

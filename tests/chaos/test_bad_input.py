@@ -107,9 +107,7 @@ async def test_log_and_metrics_say_which_object_fails_and_why(client, cluster, n
     assert {line["controller"] for line in lines if line["event"] == "reconcile failed"} == {"mixed"}
 
 
-async def test_a_reconciler_that_writes_for_ever_is_named_and_keeps_nobody_else_from_working(
-    client, cluster, namespace
-):
+async def test_a_reconciler_that_writes_for_ever_is_named_and_leaves_the_others_working(client, cluster, namespace):
     served: list[str] = []
 
     async def reconcile(ctx, obj):
@@ -173,7 +171,7 @@ async def test_an_object_that_does_not_decode_is_named_by_a_warning_the_log_and_
     assert [line["object"] for line in lines if line["event"] == "an object is left out"] == [f"{namespace}/bad"]
 
 
-async def test_a_kind_installed_after_the_start_is_picked_up_and_held_up_nobody(client, cluster, namespace):
+async def test_a_kind_installed_after_the_start_is_picked_up_and_blocked_nothing_else(client, cluster, namespace):
     group = f"{namespace}.example.org"
 
     class Gizmo(Resource, group=group, version="v1"):
@@ -282,7 +280,9 @@ async def test_rights_that_are_taken_away_stop_only_what_needs_them_until_they_a
 
 
 @pytest.mark.real
-async def test_a_write_that_is_forbidden_is_told_with_its_rule_and_succeeds_once_it_is_allowed(real, client, namespace):
+async def test_a_write_that_is_forbidden_is_reported_with_its_rule_and_succeeds_once_it_is_allowed(
+    real, client, namespace
+):
     reading = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     account = await real.service_account("writer", [reading], namespace=namespace)
     registry = CollectorRegistry()

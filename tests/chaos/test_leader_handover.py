@@ -187,9 +187,9 @@ async def test_leadership_changes_hands_and_never_two_act_at_once(cluster, scene
         return made
 
     async def somebody_leads() -> Replica | None:
-        for ended in [one for one in replicas if one.task.done()]:
+        for ended in [replica for replica in replicas if replica.task.done()]:
             replicas[replicas.index(ended)] = await replica()
-        return next((one for one in replicas if one.leads), None)
+        return next((replica for replica in replicas if replica.leads), None)
 
     replicas = [await replica(), await replica()]
     try:
@@ -211,7 +211,7 @@ async def test_leadership_changes_hands_and_never_two_act_at_once(cluster, scene
     finally:
         for one in replicas:
             one.manager.stop()
-        await asyncio.gather(*(one.task for one in replicas), return_exceptions=True)
+        await asyncio.gather(*(replica.task for replica in replicas), return_exceptions=True)
     assert len(scene.writers()) > 1
     assert stage.together == []
     assert len(scene.writers()) == len(set(scene.writers())), "somebody wrote after another had taken over"

@@ -128,7 +128,7 @@ async def test_a_collection_larger_than_an_answer_may_be_is_there_in_smaller_pag
         assert names(informer) == [f"large-{number:02}" for number in range(12)]
 
 
-async def test_a_late_handler_is_told_what_is_known(pool, client, run, namespace):
+async def test_a_late_handler_gets_the_known_objects(pool, client, run, namespace):
     await client.create(configmap("a", namespace))
     informer = await run(pool.informer(ConfigMap, namespaces=[namespace], label_selector="suite=cache"))
     seen = []
@@ -141,7 +141,7 @@ async def test_a_late_handler_is_told_what_is_known(pool, client, run, namespace
     assert seen == [("a", True)]
 
 
-async def test_a_handler_that_raises_stops_nobody(pool, client, run, namespace):
+async def test_a_handler_that_raises_stops_nothing_else(pool, client, run, namespace):
     seen = []
 
     def broken(old, new, initial):

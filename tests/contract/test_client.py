@@ -138,7 +138,7 @@ async def test_lists_are_read_over_all_pages_in_every_shape(client, ns):
     assert [item.name for item in (await client.list(ConfigMap, **options)).items] == ["c1", "c3"]
 
 
-async def test_a_watch_gives_every_change_from_a_revision_on(client, ns):
+async def test_a_watch_gives_every_change_from_a_resource_version_on(client, ns):
     start = (await client.list(Strict, namespace=ns)).resource_version
     await client.create(configmap("a", k="1"))
     await client.create(configmap("empty"))
@@ -168,7 +168,7 @@ async def test_a_watch_ends_when_it_was_asked_to(client, ns):
         assert [event async for event in events if event.type != "BOOKMARK"] == []
 
 
-async def test_a_revision_of_the_future_is_refused_at_once(client):
+async def test_a_resource_version_of_the_future_is_refused_at_once(client):
     with pytest.raises(Timeout) as raised:
         await client.list(ConfigMap, resource_version="999999999", resource_version_match="NotOlderThan")
     assert [cause.reason for cause in raised.value.causes] == ["ResourceVersionTooLarge"]

@@ -124,7 +124,7 @@ async def child(client: Client, namespace: str, name: str = "parent-child") -> C
     return found.items[0] if found.items else None
 
 
-async def test_a_controller_makes_its_child_and_repairs_it_when_somebody_changes_or_deletes_it(client, namespace):
+async def test_a_controller_makes_its_child_and_repairs_it_when_it_is_changed_or_deleted(client, namespace):
     made = await client.create(parent(namespace, value="one"))
     async with running(client, copying(namespace)):
         live = await eventually(lambda: child(client, namespace))
@@ -287,7 +287,7 @@ async def test_a_finalizer_holds_an_object_back_until_it_has_been_cleaned_up(cli
         assert "reconcile None" not in steps
 
 
-async def test_a_finalizer_that_somebody_else_adds_meanwhile_is_not_lost(client, namespace):
+async def test_a_finalizer_that_another_client_adds_meanwhile_is_not_lost(client, namespace):
     """The list is written as a whole: only the revision it was read at tells that it is still the whole."""
     theirs = {"metadata": {"finalizers": ["other.example.org/theirs"]}}
     outcomes: list[str] = []
@@ -409,7 +409,7 @@ async def test_a_deleted_child_is_gone_for_the_reconcile_that_deleted_it_and_a_n
     assert seen == [True, None, False]
 
 
-async def test_a_reconciler_that_raises_hangs_or_returns_nonsense_harms_nobody_else(client, namespace):
+async def test_a_reconciler_that_raises_hangs_or_returns_nonsense_harms_nothing_else(client, namespace):
     good: list[str] = []
 
     async def reconcile(ctx, app):
@@ -566,7 +566,7 @@ async def test_an_object_that_lingers_after_its_deletion_is_seen_as_terminating_
     assert seen == [True, {"kept": "yes"}]
 
 
-async def test_fields_that_are_no_longer_applied_are_removed_and_those_of_others_stay(client, namespace):
+async def test_fields_that_are_no_longer_applied_are_removed_and_foreign_entries_stay(client, namespace):
     wanted = {"a": "1", "b": "2"}
 
     async def reconcile(ctx, obj):

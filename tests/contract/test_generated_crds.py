@@ -69,13 +69,19 @@ async def test_what_is_printed_is_what_is_stored(client, cluster, namespace, nam
 
         async def established() -> dict[str, Any] | None:
             live = await client.get(DEFINITIONS, mine)
-            states = {one["type"]: one["status"] for one in live.get("status", {}).get("conditions") or ()}
+            states = {
+                condition["type"]: condition["status"] for condition in live.get("status", {}).get("conditions") or ()
+            }
             return live if states.get("Established") == "True" else None
 
         live: Any = await eventually(established)
         assert live["spec"] == with_defaults(wanted["spec"])
         assert drift(live, wanted) == []
-        assert [one["type"] for one in live["status"]["conditions"] if one["type"] == "NonStructuralSchema"] == []
+        assert [
+            condition["type"]
+            for condition in live["status"]["conditions"]
+            if condition["type"] == "NonStructuralSchema"
+        ] == []
     finally:
         await client.delete(DEFINITIONS, mine)
 

@@ -51,7 +51,7 @@ async def test_a_pod_that_does_not_exist_is_not_found(connected, namespace):
             await way()
 
 
-async def test_a_client_is_told_which_right_it_lacks(steersman_client_as, cluster, namespace):
+async def test_a_client_gets_to_know_which_right_it_lacks(steersman_client_as, cluster, namespace):
     reader = await steersman_client_as("reader", rule("pods", "get"))
     for way, subresource in zip(ways(reader, namespace), ("exec", "portforward", "log"), strict=True):
         with pytest.raises(Forbidden) as caught:
@@ -59,7 +59,7 @@ async def test_a_client_is_told_which_right_it_lacks(steersman_client_as, cluste
         assert f"pods/{subresource}" in str(caught.value)
 
 
-async def test_a_pod_without_a_node_is_a_bad_request_with_the_servers_words(connected, namespace):
+async def test_a_pod_without_a_node_is_a_bad_request_with_the_servers_message(connected, namespace):
     client = connected
     spec = {"containers": [{"name": "main", "image": "none"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": namespace}, "spec": spec}

@@ -47,7 +47,7 @@ async def test_members_share_and_leave_nothing_but_the_table_behind(client, clus
     assert await leases(client, namespace) == ["group-shards"]
 
 
-async def test_a_table_that_cannot_be_read_or_is_gone_is_made_anew_and_shared_again(client, cluster, namespace):
+async def test_a_table_that_cannot_be_read_or_is_gone_is_created_again_and_shared_again(client, cluster, namespace):
     broken = {"metadata": {"annotations": {TABLE: "nonsense"}}}
     store = KubeShards(client, "group", namespace)
 

@@ -102,7 +102,7 @@ async def test_two_control_planes_run_side_by_side_and_share_nothing(real, names
     assert not any(alive(pid) for pid in processes.values())
 
 
-async def test_old_revisions_can_be_made_to_expire_quickly():
+async def test_old_resource_versions_can_be_made_to_expire_quickly():
     flags = ["--watch-cache=false", "--etcd-compaction-interval=2s"]
     async with ControlPlane(apiserver_flags=flags) as plane, plane.api() as api:
         old = (await api.get("/api/v1/namespaces")).revision

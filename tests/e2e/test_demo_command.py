@@ -38,7 +38,7 @@ async def demo():
             await process.wait()
 
 
-async def test_away_from_a_terminal_the_demo_tells_its_story_and_ends(demo, tmp_path):
+async def test_away_from_a_terminal_the_demo_shows_its_story_and_ends(demo, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     process = await demo(
@@ -71,7 +71,7 @@ async def test_away_from_a_terminal_the_demo_tells_its_story_and_ends(demo, tmp_
     assert not list(scratch.iterdir())
 
 
-async def test_on_a_terminal_the_server_stays_up_until_it_is_told_to_end(demo):
+async def test_on_a_terminal_the_server_stays_up_until_it_is_asked_to_end(demo):
     ours, theirs = pty.openpty()
     process = await demo(STEERSMAN, "demo", "--quiet-period", "5s", stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -95,7 +95,7 @@ async def test_on_a_terminal_the_server_stays_up_until_it_is_told_to_end(demo):
             await session.get(url)
 
 
-async def test_a_demo_that_is_told_to_end_leaves_no_process_behind(demo):
+async def test_a_demo_that_is_asked_to_end_leaves_no_process_behind(demo):
     process = await demo(STEERSMAN, "demo", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE)
     seen = ""
     while "its page" not in seen:

@@ -306,7 +306,7 @@ async def _finished(client: Client) -> bool:
     return (
         stateful.status.available_replicas == 1
         and daemons.status.number_available == 2
-        and any(one.type == "Complete" for one in job.status.conditions)
+        and any(condition.type == "Complete" for condition in job.status.conditions)
         and crashing.status.updated_replicas == 1
         and crashed.status.container_statuses[0].restart_count == 1
     )
@@ -325,7 +325,7 @@ def _at_rest(manager: Manager, server: EmbeddedServer) -> Callable[[], bool]:
 
 def _idle(manager: Manager) -> bool:
     """Whether nobody works on anything or is about to; deadlines far ahead do not count."""
-    queues = [manager.runner(one.name).queue for one in controllers()]
+    queues = [manager.runner(controller.name).queue for controller in controllers()]
     waiting = [entry["inSeconds"] for queue in queues for entry in queue.describe()["waiting"]]
     return not any(len(queue) or queue.processing for queue in queues) and all(seconds > 2 for seconds in waiting)
 

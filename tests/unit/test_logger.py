@@ -58,12 +58,12 @@ async def test_what_is_known_of_floods_is_bounded(clock):
     assert len(floods._floods) <= 10
 
 
-def test_a_cache_and_its_client_load_no_structlog_until_something_is_said():
+def test_a_cache_and_its_client_load_no_structlog_until_something_is_logged():
     program = "import sys, steersman.cache.factory, steersman.kube.client.client; sys.exit('structlog' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_a_line_that_cannot_be_written_costs_nobody_anything():
+def test_a_line_that_cannot_be_written_costs_nothing():
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as nobody:

@@ -532,7 +532,7 @@ async def test_the_failure_policy_decides_about_failed_calls(
         )
 
 
-async def test_what_a_failed_webhook_said_is_in_the_error(api: RawApi, ns: Space, stub: WebhookStub):
+async def test_what_a_failed_webhook_answered_is_in_the_error(api: RawApi, ns: Space, stub: WebhookStub):
     stub.on("/fail", broken)
     await stub.configure(api, ns, validating=[stub.webhook("/fail", rule("configmaps"))])
     assert "the reason is in here" in (await api.post(ns.core("configmaps"), configmap("a"))).body["message"]

@@ -31,7 +31,7 @@ async def test_apply_creates_what_is_not_there(api: RawApi, ns: Space):
     }
 
 
-async def test_apply_again_changes_nothing_and_keeps_the_revision(api: RawApi, ns: Space):
+async def test_apply_again_changes_nothing_and_keeps_the_resource_version(api: RawApi, ns: Space):
     made = await api.apply(ns.core("configmaps/a"), configmap("a", {"k": "1"}))
     again = await api.apply(ns.core("configmaps/a"), configmap("a", {"k": "1"}))
     assert (again.status, again.body) == (200, made.body)
@@ -152,7 +152,7 @@ async def test_managed_fields_must_not_be_applied(api: RawApi, ns: Space):
     assert (got.status, got.body["message"]) == (400, "metadata.managedFields must be nil")
 
 
-async def test_kind_must_be_said(api: RawApi, ns: Space):
+async def test_kind_is_required(api: RawApi, ns: Space):
     got = await api.apply(ns.core("configmaps/a"), {"metadata": {"name": "a"}})
     assert (got.status, got.body["message"]) == (400, "invalid object type: /, Kind=")
 
@@ -274,7 +274,7 @@ async def test_fields_without_a_schema_are_tracked_one_by_one(api: RawApi, ns: S
     assert got.body["spec"]["free"] == {"a": {"b": 1, "c": 2}}
 
 
-async def test_defaults_are_owned_by_nobody_who_applies(api: RawApi, ns: Space, widgets: str):
+async def test_defaults_are_never_owned_by_an_applier(api: RawApi, ns: Space, widgets: str):
     got = await api.apply(ns.at(f"{widgets}/v1", "widgets/w"), widget(widgets, spec={"color": "red"}))
     assert got.body["spec"] == {"color": "red", "size": 1}
     assert owners(got) == {("alpha", "Apply"): {"f:spec": {"f:color": {}}}}

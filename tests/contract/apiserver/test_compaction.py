@@ -63,14 +63,14 @@ async def _forgotten(api: RawApi, space: Space, revision: str) -> None:
     await eventually(forgotten)
 
 
-async def test_an_exact_list_of_a_forgotten_revision_is_gone(past: Past):
+async def test_an_exact_list_of_a_forgotten_resource_version_is_gone(past: Past):
     api, ns, revision, _ = past
     got = await api.get(ns.core("secrets"), resourceVersion=revision, resourceVersionMatch="Exact")
     assert (got.status, got.body["reason"]) == (410, "Expired")
     assert got.body["message"] == "The resourceVersion for the provided list is too old."
 
 
-async def test_a_continue_token_of_a_forgotten_revision_offers_a_way_on(past: Past):
+async def test_a_continue_token_of_a_forgotten_resource_version_offers_a_way_on(past: Past):
     api, ns, _, token = past
     got = await api.get(ns.core("secrets"), limit=1, continue_=token)
     assert (got.status, got.body["reason"]) == (410, "Expired")
@@ -81,7 +81,7 @@ async def test_a_continue_token_of_a_forgotten_revision_offers_a_way_on(past: Pa
     assert (again.status, again.names) == (200, ["b"])
 
 
-async def test_a_watch_from_a_forgotten_revision_says_so_in_the_stream(past: Past):
+async def test_a_watch_from_a_forgotten_resource_version_says_so_in_the_stream(past: Past):
     api, ns, revision, _ = past
     async with api.watch(ns.core("secrets"), resourceVersion=revision) as stream:
         assert stream.status == 200

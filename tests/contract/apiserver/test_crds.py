@@ -121,7 +121,7 @@ async def test_deleting_the_definition_deletes_its_objects(api: RawApi, ns: Spac
     assert (await api.get(path(ns, group))).names == []
 
 
-async def test_kind_and_version_must_be_said_for_a_custom_resource(api: RawApi, ns: Space, widgets: str):
+async def test_kind_and_version_are_required_for_a_custom_resource(api: RawApi, ns: Space, widgets: str):
     made = await api.post(path(ns, widgets), {"metadata": {"name": "w"}})
     assert made.status == 400
     assert made.body["message"].startswith(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.support.manifests import Space
 
 
-async def test_a_created_object_gets_uid_revision_time_and_owner_of_its_fields(api: RawApi, ns: Space):
+async def test_a_created_object_gets_uid_resource_version_time_and_owner_of_its_fields(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "v"}))
     meta = made.body["metadata"]
     assert made.status == 201

@@ -51,7 +51,7 @@ async def test_a_uid_precondition_protects_a_successor(api: RawApi, ns: Space):
     assert right.status == 200
 
 
-async def test_a_revision_precondition_protects_a_change(api: RawApi, ns: Space):
+async def test_a_resource_version_precondition_protects_a_change(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     changed = await api.patch(ns.core("configmaps/a"), {"data": {"k": "2"}})
     deleted = await api.delete(ns.core("configmaps/a"), {"preconditions": {"resourceVersion": made.revision}})
@@ -155,7 +155,7 @@ async def test_a_finalizer_keeps_the_object_until_it_is_removed(api: RawApi, ns:
     assert gone(await api.get(path))
 
 
-async def test_deleting_twice_keeps_the_first_deletion_time_and_revision(api: RawApi, ns: Space):
+async def test_deleting_twice_keeps_the_first_deletion_time_and_resource_version(api: RawApi, ns: Space):
     await api.post(ns.core("configmaps"), configmap("a", finalizers=HELD))
     first = await api.delete(ns.core("configmaps/a"))
     second = await api.delete(ns.core("configmaps/a"))

@@ -113,7 +113,7 @@ def test_the_order_of_managers_does_not_matter_but_what_they_own_does():
     assert seen(owned(("x", "f:a"))) != seen(owned(("x", "f:b")))
 
 
-def test_the_words_of_a_refusal_do_not_matter_but_its_code_reason_and_fields_do():
+def test_the_message_of_a_refusal_does_not_matter_but_its_code_reason_and_fields_do():
     def refused(message: str = "no", *, code: int = 422, field: str = "spec.a") -> dict[str, Any]:
         causes = [{"reason": "FieldValueInvalid", "field": field, "message": message}]
         return {"kind": "Status", "message": message, "reason": "Invalid", "code": code, "details": {"causes": causes}}

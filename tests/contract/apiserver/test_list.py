@@ -25,7 +25,7 @@ async def fill(api: RawApi, ns: Space, *names: str) -> None:
         assert made.status == 201
 
 
-async def test_a_list_has_its_own_kind_and_revision_and_items_without_kind(api: RawApi, ns: Space):
+async def test_a_list_has_its_own_kind_and_resource_version_and_items_without_kind(api: RawApi, ns: Space):
     await fill(api, ns, "a")
     got = await api.get(ns.core("secrets"))
     assert (got.status, got.body["kind"], got.body["apiVersion"]) == (200, "SecretList", "v1")
@@ -59,7 +59,7 @@ async def test_pages_continue_where_the_last_one_ended(api: RawApi, ns: Space):
     assert set(third.body["metadata"]) == {"resourceVersion"}
 
 
-async def test_all_pages_show_the_revision_of_the_first(api: RawApi, ns: Space):
+async def test_all_pages_show_the_resource_version_of_the_first(api: RawApi, ns: Space):
     await fill(api, ns, "a", "c", "d")
     first = await api.get(ns.core("secrets"), limit=1)
     await fill(api, ns, "b")
@@ -111,7 +111,7 @@ async def test_continue_and_resource_version_exclude_each_other(api: RawApi, ns:
 # Revisions
 
 
-async def test_an_exact_revision_shows_the_past(api: RawApi, ns: Space):
+async def test_an_exact_resource_version_shows_the_past(api: RawApi, ns: Space):
     await fill(api, ns, "a")
     then = await api.get(ns.core("secrets"))
     await fill(api, ns, "b")
@@ -119,7 +119,7 @@ async def test_an_exact_revision_shows_the_past(api: RawApi, ns: Space):
     assert (got.names, got.revision) == (["a"], then.revision)
 
 
-async def test_not_older_than_shows_at_least_that_revision(api: RawApi, ns: Space):
+async def test_not_older_than_shows_at_least_that_resource_version(api: RawApi, ns: Space):
     await fill(api, ns, "a")
     then = await api.get(ns.core("secrets"))
     await fill(api, ns, "b")
@@ -164,7 +164,7 @@ async def test_wrong_list_options_are_refused(api: RawApi, ns: Space, query: dic
     assert got.body["message"] == f'ListOptions.meta.k8s.io "" is invalid: {message}'
 
 
-async def test_a_revision_that_is_no_number_is_a_bad_request(api: RawApi, ns: Space):
+async def test_a_resource_version_that_is_not_a_number_is_a_bad_request(api: RawApi, ns: Space):
     got = await api.get(ns.core("secrets"), resourceVersion="abc")
     assert (got.status, got.body["reason"]) == (400, "BadRequest")
     assert got.body["message"].startswith('invalid resource version: resourceVersion: Invalid value: "abc"')

@@ -170,7 +170,7 @@ async def test_a_scale_has_its_type(api: RawApi, ns: Space, field: str, value: A
     assert outcome(await api.put(ns.at("apps/v1", "deployments/web/scale"), body)) == (400, "BadRequest")
 
 
-async def test_a_scale_of_a_custom_resource_needs_no_revision(api: RawApi, ns: Space, widgets: str):
+async def test_a_scale_of_a_custom_resource_needs_no_resource_version(api: RawApi, ns: Space, widgets: str):
     path = ns.at(f"{widgets}/v1", "widgets")
     await api.post(path, widget(widgets, "w", {"replicas": 1}))
     scaled = await api.put(f"{path}/w/scale", {"metadata": {"name": "w"}, "spec": {"replicas": 3}})

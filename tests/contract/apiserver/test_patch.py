@@ -36,13 +36,13 @@ async def test_a_patch_of_what_is_not_there_is_not_found(api: RawApi, ns: Space,
     assert (got.status, got.body["message"]) == (404, 'configmaps "a" not found')
 
 
-async def test_a_patch_that_changes_nothing_keeps_the_revision(api: RawApi, ns: Space):
+async def test_a_patch_that_changes_nothing_keeps_the_resource_version(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     got = await api.patch(ns.core("configmaps/a"), {"data": {"k": "1"}})
     assert got.body == made.body
 
 
-async def test_a_patch_with_an_old_revision_conflicts(api: RawApi, ns: Space):
+async def test_a_patch_with_an_old_resource_version_conflicts(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     await api.patch(ns.core("configmaps/a"), {"data": {"k": "2"}})
     got = await api.patch(ns.core("configmaps/a"), {"metadata": {"resourceVersion": made.revision}, "data": {"k": "3"}})

@@ -126,7 +126,7 @@ def _without_revision(packed: bytes) -> bytes:
     return packed.replace(field, bytes([15 << 3 | 2]) + field[1:])
 
 
-async def test_a_body_that_is_no_protobuf_is_a_bad_request(both: tuple[RawApi, RawApi]):
+async def test_a_body_that_is_not_a_protobuf_is_a_bad_request(both: tuple[RawApi, RawApi]):
     for api in both:
         got = await api.post("/api/v1/namespaces", b"nonsense", headers={"Content-Type": MEDIA_TYPE})
         assert (got.status, got.body["reason"]) == (400, "BadRequest")

@@ -83,7 +83,7 @@ async def test_answers_say_that_they_must_not_be_cached(api: RawApi, ns: Space):
     assert "Audit-Id" in got.headers
 
 
-async def test_a_get_from_any_revision_sees_the_newest_object(api: RawApi, ns: Space):
+async def test_a_get_from_any_resource_version_sees_the_newest_object(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     assert (await api.get(ns.core("configmaps/a"), resourceVersion="0")).status == 200
     assert (await api.get(ns.core("configmaps/a"), resourceVersion=made.revision)).body == made.body
@@ -96,7 +96,7 @@ async def test_an_unreadable_resource_version_is_a_bad_request(api: RawApi, ns: 
     assert got.body["message"].startswith('resourceVersion: Invalid value: "abc": ')
 
 
-async def test_a_revision_from_the_future_is_a_timeout_that_may_be_retried(api: RawApi, ns: Space):
+async def test_a_resource_version_from_the_future_is_a_timeout_that_may_be_retried(api: RawApi, ns: Space):
     got = await api.get(ns.core("configmaps"), resourceVersion="999999999")
     assert (got.status, got.body["reason"]) == (504, "Timeout")
     assert got.body["message"].startswith("Timeout: Too large resource version: 999999999, current: ")
@@ -113,14 +113,14 @@ async def test_one_object_may_be_asked_for_as_metadata_only(api: RawApi, ns: Spa
     assert got.body["metadata"]["labels"] == {"x": "y"}
 
 
-async def test_yaml_is_spoken_when_asked_for(api: RawApi, ns: Space):
+async def test_yaml_is_used_when_asked_for(api: RawApi, ns: Space):
     await api.post(ns.core("configmaps"), configmap("a", {"k": "v"}))
     got = await api.get(ns.core("configmaps/a"), headers={"Accept": "application/yaml"})
     assert got.headers["Content-Type"] == "application/yaml"
     assert got.body.startswith("apiVersion: v1\ndata:\n  k: v\nkind: ConfigMap\n")
 
 
-async def test_a_format_nobody_speaks_is_not_acceptable(api: RawApi, ns: Space):
+async def test_an_unknown_format_is_not_acceptable(api: RawApi, ns: Space):
     got = await api.get(ns.core("configmaps"), headers={"Accept": "text/html"})
     assert (got.status, got.body["reason"]) == (406, "NotAcceptable")
     assert got.body["message"].startswith(

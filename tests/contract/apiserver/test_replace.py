@@ -23,7 +23,7 @@ async def test_replace_writes_the_whole_object(api: RawApi, ns: Space):
     assert put.body["metadata"]["uid"] == made.body["metadata"]["uid"]
 
 
-async def test_an_old_revision_conflicts(api: RawApi, ns: Space):
+async def test_an_old_resource_version_conflicts(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     await api.put(ns.core("configmaps/a"), configmap("a", {"k": "2"}))
     late = await api.put(ns.core("configmaps/a"), configmap("a", {"k": "3"}, resourceVersion=made.revision))
@@ -43,19 +43,19 @@ async def test_an_old_revision_conflicts(api: RawApi, ns: Space):
     }
 
 
-async def test_a_replace_without_revision_always_wins(api: RawApi, ns: Space):
+async def test_a_replace_without_resource_version_always_wins(api: RawApi, ns: Space):
     await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     await api.put(ns.core("configmaps/a"), configmap("a", {"k": "2"}))
     assert (await api.put(ns.core("configmaps/a"), configmap("a", {"k": "3"}))).body["data"] == {"k": "3"}
 
 
-async def test_a_replace_that_changes_nothing_keeps_the_revision(api: RawApi, ns: Space):
+async def test_a_replace_that_changes_nothing_keeps_the_resource_version(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     put = await api.put(ns.core("configmaps/a"), made.body)
     assert (put.status, put.body) == (200, made.body)
 
 
-async def test_of_many_writers_with_one_revision_exactly_one_wins(api: RawApi, ns: Space):
+async def test_of_many_writers_with_one_resource_version_exactly_one_wins(api: RawApi, ns: Space):
     made = await api.post(ns.core("configmaps"), configmap("a", {"k": "1"}))
     puts = [
         api.put(ns.core("configmaps/a"), configmap("a", {"k": f"w{number}"}, resourceVersion=made.revision))

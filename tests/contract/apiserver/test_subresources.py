@@ -135,7 +135,7 @@ async def test_an_evicted_pod_is_deleted(api: RawApi, pods: Space):
 
 
 @pytest.mark.parametrize("held", [[], ["example.org/hold"]])
-async def test_an_eviction_of_the_expected_revision_is_done(api: RawApi, pods: Space, held: list[str]):
+async def test_an_eviction_of_the_expected_resource_version_is_done(api: RawApi, pods: Space, held: list[str]):
     made = await api.post(pods.core("pods"), pod("a", finalizers=held))
     options = {"preconditions": {"resourceVersion": made.revision, "uid": made.body["metadata"]["uid"]}}
     got = await api.post(pods.core("pods/a/eviction"), eviction("a", pods) | {"deleteOptions": options})
@@ -145,7 +145,7 @@ async def test_an_eviction_of_the_expected_revision_is_done(api: RawApi, pods: S
 
 
 @pytest.mark.parametrize("expected", [{"resourceVersion": "1"}, {"uid": "another"}])
-async def test_an_eviction_of_another_revision_or_uid_leaves_the_pod_as_it_is(
+async def test_an_eviction_of_another_resource_version_or_uid_leaves_the_pod_as_it_is(
     api: RawApi, pods: Space, expected: dict[str, str]
 ):
     made = await api.post(pods.core("pods"), pod("a"))

@@ -22,7 +22,7 @@ async def make(api: RawApi, ns: Space, name: str, **meta: Any) -> str:
     return (await api.post(ns.core("secrets"), secret(name, {"k": "1"}, **meta))).revision
 
 
-async def test_a_watch_from_a_revision_sees_what_came_after_it(api: RawApi, ns: Space):
+async def test_a_watch_from_a_resource_version_sees_what_came_after_it(api: RawApi, ns: Space):
     await make(api, ns, "a")
     start = (await api.get(ns.core("secrets"))).revision
     await make(api, ns, "b")
@@ -42,7 +42,7 @@ async def test_events_carry_the_whole_object_with_kind(api: RawApi, ns: Space):
     assert event == {"type": "ADDED", "object": made.body}
 
 
-async def test_a_deleted_object_carries_the_revision_of_its_deletion(api: RawApi, ns: Space):
+async def test_a_deleted_object_carries_the_resource_version_of_its_deletion(api: RawApi, ns: Space):
     made = await make(api, ns, "a")
     async with api.watch(ns.core("secrets"), resourceVersion=made) as stream:
         await api.delete(ns.core("secrets/a"))
@@ -64,7 +64,7 @@ async def test_a_watch_from_zero_starts_with_what_there_is(api: RawApi, ns: Spac
         assert await stream.take(1) == [("ADDED", "c")]
 
 
-async def test_a_watch_without_a_revision_starts_with_what_there_is(api: RawApi, ns: Space):
+async def test_a_watch_without_a_resource_version_starts_with_what_there_is(api: RawApi, ns: Space):
     await make(api, ns, "a")
     async with api.watch(ns.core("secrets")) as stream:
         assert await stream.take(1) == [("ADDED", "a")]
@@ -79,7 +79,7 @@ async def test_every_write_is_one_event_in_order(api: RawApi, ns: Space):
     assert [event["object"]["metadata"]["labels"]["n"] for event in events if event] == [str(n) for n in range(20)]
 
 
-async def test_a_write_that_changes_nothing_is_no_event(api: RawApi, ns: Space):
+async def test_a_write_that_changes_nothing_is_not_an_event(api: RawApi, ns: Space):
     start = await make(api, ns, "a", labels={"n": "1"})
     async with api.watch(ns.core("secrets"), resourceVersion=start) as stream:
         await api.patch(ns.core("secrets/a"), {"metadata": {"labels": {"n": "1"}}})
@@ -201,7 +201,7 @@ async def test_a_watch_ends_after_its_timeout(api: RawApi, ns: Space):
         assert await stream.next() is None
 
 
-async def test_a_bookmark_before_the_end_tells_how_far_the_server_is(api: RawApi, ns: Space):
+async def test_a_bookmark_before_the_end_says_how_far_the_server_is(api: RawApi, ns: Space):
     start = await make(api, ns, "a")
     options = {"timeoutSeconds": 4, "allowWatchBookmarks": "true", "resourceVersion": start}
     async with api.watch(ns.core("secrets"), **options) as stream:
@@ -250,7 +250,7 @@ async def test_a_large_object_passes_in_one_event(api: RawApi, ns: Space):
     assert event["object"]["data"] == body["data"]
 
 
-async def test_a_revision_that_is_no_number_is_refused(api: RawApi, ns: Space):
+async def test_a_resource_version_that_is_not_a_number_is_refused(api: RawApi, ns: Space):
     got = await api.get(ns.core("secrets"), watch="true", resourceVersion="abc")
     assert got.status == 500
     assert got.body["message"].startswith('resourceVersion: Invalid value: "abc": ')

@@ -18,14 +18,14 @@ SOON = timedelta(seconds=1)
 @pytest.fixture
 async def site(embedded, client, dns_kinds, namespace, named):
     """A primary, and a secondary whose own configuration knows the catalog and nothing else."""
-    async with named("ns1") as one:
-        where = f"{{ 127.0.0.1 port {one.dns_port} key operator; }}"
+    async with named("ns1") as ns1:
+        where = f"{{ 127.0.0.1 port {ns1.dns_port} key operator; }}"
         options = f'catalog-zones {{ zone "catalog.test" default-primaries {where} min-update-interval 0; }};'
         extra = f'zone "catalog.test" {{ type secondary; file "catalog.db"; primaries {where}; }};'
-        async with named("ns2", secret=one.secret, options=options, extra=extra) as two:
-            made = Site(client, namespace, [one], [two])
-            await made.instance("primary-0", "primary", one)
-            await made.instance("secondary-0", "secondary", two, config={"catalogZone": "catalog.test"})
+        async with named("ns2", secret=ns1.secret, options=options, extra=extra) as ns2:
+            made = Site(client, namespace, [ns1], [ns2])
+            await made.instance("primary-0", "primary", ns1)
+            await made.instance("secondary-0", "secondary", ns2, config={"catalogZone": "catalog.test"})
             yield made
 
 
@@ -33,7 +33,7 @@ async def refuses(server, zone):
     return (await ask(server, zone, "SOA")).rcode() == dns.rcode.REFUSED
 
 
-async def test_members_come_and_go_on_secondaries_with_their_zones_and_nobody_tells_them_one_by_one(site):
+async def test_members_come_and_go_on_secondaries_with_their_zones_and_without_a_command_for_each(site):
     one, two = site.servers
     await site.zone("catalog.test", catalog=True, soa={"primaryNs": "invalid."}, nameServers=None)
     await site.zone("a.test")
@@ -80,7 +80,7 @@ async def test_a_new_process_lists_everybody_before_it_publishes_a_catalog(site)
         assert log.writes == []
 
 
-async def test_a_zone_whose_secondary_names_a_catalog_that_nobody_declared_says_so(site):
+async def test_a_zone_whose_secondary_names_an_undeclared_catalog_says_so(site):
     await site.zone("a.test")
     async with site.running(not_ready=SOON):
         await eventually(lambda: site.is_ready("DNSZone", "a.test", "CatalogMissing"), timeout=120)
@@ -90,7 +90,7 @@ async def test_a_zone_whose_secondary_names_a_catalog_that_nobody_declared_says_
         await eventually(lambda: serial(site.secondaries[0], "a.test"), timeout=120)
 
 
-async def test_zones_stay_in_a_catalog_while_nobody_can_ask_a_secondary_or_write_a_primary(site):
+async def test_zones_stay_in_a_catalog_while_no_secondary_answers_and_no_write_reaches_a_primary(site):
     one, two = site.servers
     await site.zone("catalog.test", catalog=True, bind9InstancesFrom=[{"selector": {"matchLabels": {"keeps": "it"}}}])
     for number, server in enumerate(site.servers):  # the catalog has instances of its own, with keys of their own

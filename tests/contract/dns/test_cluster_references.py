@@ -34,17 +34,17 @@ async def _serves(server):
 async def test_an_instance_whose_cluster_reference_is_emptied_loses_the_zones_of_the_cluster(
     embedded, client, dns_kinds, namespace, named, way, role, running
 ):
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
         place = f"{namespace}-servers"
         await client.create(Namespace(metadata=ObjectMeta(name=place)))
-        site = Site(client, namespace, [one, two])
-        servers = Site(client, place, [one, two]) if way == "provider" else site
+        site = Site(client, namespace, [ns1, ns2])
+        servers = Site(client, place, [ns1, ns2]) if way == "provider" else site
         if way == "provider":
             await site.apply("ClusterBind9Provider", namespace, {"namespace": place, "primary": {"replicas": 0}})
         else:
             selected = [{"selector": {"matchLabels": LABELS}}] if way == "zonesFrom" else []
             await site.apply("Bind9Cluster", namespace, {"primary": {"replicas": 0}, "zonesFrom": selected})
-        for name, kind, server in (("primary-0", "primary", one), ("other", role, two)):
+        for name, kind, server in (("primary-0", "primary", ns1), ("other", role, ns2)):
             await servers.instance(name, kind, server, clusterRef=namespace)
             grant = {"bindy.firestoned.io/allow-zone-namespaces": namespace}
             patch = {"metadata": {"annotations": grant}}
@@ -54,12 +54,12 @@ async def test_an_instance_whose_cluster_reference_is_emptied_loses_the_zones_of
         await client.patch(DNSZone, "example.org", {"metadata": {"labels": LABELS}}, namespace=namespace)
         async with site.running(namespaces=[place], **QUICK):
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
-            await eventually(lambda: _serves(two), timeout=120)
+            await eventually(lambda: _serves(ns2), timeout=120)
             if running:
-                await servers.instance("other", role, two, clusterRef="")
-                await eventually(lambda: _refuses(two), timeout=120)
+                await servers.instance("other", role, ns2, clusterRef="")
+                await eventually(lambda: _refuses(ns2), timeout=120)
         if not running:
-            await servers.instance("other", role, two, clusterRef="")
+            await servers.instance("other", role, ns2, clusterRef="")
             async with site.running(namespaces=[place], **QUICK):
-                await eventually(lambda: _refuses(two), timeout=120)
-        assert await _serves(one)
+                await eventually(lambda: _refuses(ns2), timeout=120)
+        assert await _serves(ns1)

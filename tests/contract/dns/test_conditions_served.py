@@ -140,15 +140,15 @@ async def test_a_key_that_is_put_right_is_used_at_once(embedded, client, dns_kin
 async def test_more_changes_than_fit_into_a_message_take_a_serial_each_and_end_at_one_on_all_primaries(
     embedded, client, dns_kinds, namespace, named
 ):
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        site = Site(client, namespace, [one, two])
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
+        site = Site(client, namespace, [ns1, ns2])
         await site.instances()
         await site.zone("example.org")
         for number in range(40):
             await site.record("TXT", f"t{number}", zone="later", values=[[f"{number} {row}" * 20] for row in range(40)])
         async with site.running(drift_period=NEVER, not_ready=NEVER):
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=60)
-            before = await serial(one, "example.org")
+            before = await serial(ns1, "example.org")
             await site.zone("example.org", recordsFrom=[{"selector": {"matchLabels": {"zone": "later"}}}])
             for number in range(40):
                 await eventually(lambda n=number: site.is_ready("TXT", f"t{n}"), timeout=60)
@@ -161,7 +161,7 @@ async def test_more_changes_than_fit_into_a_message_take_a_serial_each_and_end_a
                 assert "prerequisite not satisfied" not in (server.folder / "log").read_text()
 
 
-async def test_a_server_that_has_no_way_to_the_first_copy_of_a_zone_is_said_to_need_file_access(
+async def test_a_server_that_has_no_way_to_the_first_copy_of_a_zone_is_reported_to_need_file_access(
     embedded, client, dns_kinds, namespace, named
 ):
     async with named("ns1", options="transfer-source 192.0.2.77;") as server:  # an address that nobody has
@@ -223,7 +223,7 @@ async def told(site, name, reason):
     return [row.message for row in rows if (row.involved_object.name, row.reason) == (name, reason)]
 
 
-async def test_drift_that_is_only_reported_is_said_until_it_is_gone_and_repaired_as_soon_as_it_may_be(site, ns1):
+async def test_drift_that_is_only_reported_stays_reported_until_it_is_gone_and_repaired_as_soon_as_it_may_be(site, ns1):
     await site.zone("example.org", annotations={"steersman.dev/dns-drift": "report"})
     async with site.running(drift_period=timedelta(seconds=1)):
         await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
@@ -283,7 +283,7 @@ async def test_what_a_zone_asks_for_and_comes_to_nothing_is_named(site):
         assert len(await eventually(lambda: told(site, "example.org", "Ignored"), timeout=120)) == 1
 
 
-async def test_a_server_that_dies_is_told_by_one_event_on_its_instance(site, ns1):
+async def test_a_server_that_dies_is_reported_by_one_event_on_its_instance(site, ns1):
     await site.zone("example.org")
     await site.zone("example.net", recordsFrom=[])
     async with site.running(drift_period=timedelta(seconds=1), not_ready=timedelta(seconds=1)):

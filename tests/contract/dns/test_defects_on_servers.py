@@ -67,15 +67,15 @@ async def add(driver):
 
 
 async def test_t6_t7_t12_t16_b31_what_a_server_says_about_zones_and_keys_is_understood(named):
-    async with named("ns1") as one:
-        with driving(one) as driver:
+    async with named("ns1") as ns1:
+        with driving(ns1) as driver:
             assert await driver.soa(ORG) is None  # REFUSED: it does not have the zone
             await driver.remove(ORG)  # b31: not there is removed
             await add(driver)
             assert Soa.read(await driver.soa(ORG)).serial == 7
             await driver.remove(ORG)
             config = secondary_config(driver.server, ORG, [driver.server])
-            nobody = [("127.0.0.1", "port", "1", "key", one.key_name)]
+            nobody = [("127.0.0.1", "port", "1", "key", ns1.key_name)]
             config = tuple(("primaries", tuple(nobody)) if row[0] == "primaries" else row for row in config)
             await driver.create_secondary(ORG, config)
             assert await driver.soa(ORG) is None  # SERVFAIL: it has the zone, and nothing in it
@@ -88,30 +88,30 @@ async def test_t6_t7_t12_t16_b31_what_a_server_says_about_zones_and_keys_is_unde
                 await driver.write(ORG, START.value(), later.value(), 60, [www])
             await driver.remove(ORG)
             await add(driver)  # t7: the journal of what was there before is gone
-            assert await values(one, "www.example.org", "A") == set()
-        wrong = Key(one.key_name, "hmac-sha256", b"wrong")
-        with driving(one, control=wrong) as driver, pytest.raises(DriverError, match="does the key match"):
+            assert await values(ns1, "www.example.org", "A") == set()
+        wrong = Key(ns1.key_name, "hmac-sha256", b"wrong")
+        with driving(ns1, control=wrong) as driver, pytest.raises(DriverError, match="does the key match"):
             await driver.ready()
         for key, rcode in ((wrong, "BADSIG"), (Key("nobody", "hmac-sha256", b"x"), "BADKEY")):
-            with driving(one, update=key) as driver, pytest.raises(DnsError) as told:
+            with driving(ns1, update=key) as driver, pytest.raises(DnsError) as told:
                 await driver.write(ORG, None, None, 60, [www])
             assert told.value.rcode in {rcode, "NOTAUTH"}
 
 
-async def test_t9_t12_garbage_in_the_place_of_a_zone_file_is_no_hindrance_and_refusals_are_told_apart(named):
+async def test_t9_t12_garbage_in_the_place_of_a_zone_file_is_not_a_hindrance_and_refusals_are_distinguished(named):
     www = RRsetChange((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
-    async with named("ns1") as one:
-        (one.zones / "example.org.zone").write_text("this is no zone\n")
-        with driving(one) as driver:
+    async with named("ns1") as ns1:
+        (ns1.zones / "example.org.zone").write_text("this is no zone\n")
+        with driving(ns1) as driver:
             with pytest.raises(DnsError) as absent:
                 await driver.write(ORG, None, None, 60, [www])
             assert absent.value.rcode == "NOTAUTH"
             await add(driver)
             assert Soa.read(await driver.soa(ORG)).serial == 7
-            await one.control("freeze example.org")
+            await ns1.control("freeze example.org")
             with pytest.raises(Refused):
                 await driver.write(ORG, None, None, 60, [www])
-            await one.control("thaw example.org")
+            await ns1.control("thaw example.org")
             await driver.write(ORG, None, None, 60, [www])
             await driver.remove(ORG)
             await driver.create_secondary(ORG, secondary_config(driver.server, ORG, [driver.server]))
@@ -137,21 +137,21 @@ async def test_t12_t13_a_frozen_zone_says_so_and_has_everything_when_it_is_thawe
         await eventually(lambda: site.is_ready("A", "www"), timeout=120)
 
 
-async def test_b19_a_server_that_has_not_read_the_new_key_is_told_to_with_the_old_one(named):
-    async with named("ns1") as one:
-        old = key_of(one)
-        with driving(one) as driver:
+async def test_b19_a_server_that_has_not_read_the_new_key_is_notified_with_the_old_one(named):
+    async with named("ns1") as ns1:
+        old = key_of(ns1)
+        with driving(ns1) as driver:
             await add(driver)
-        one.secret = "bmV3"  # the file is new; the server has not looked
-        (one.folder / "named.conf").write_text(one.configuration())
-        with driving(one, previous=old) as driver:
+        ns1.secret = "bmV3"  # the file is new; the server has not looked
+        (ns1.folder / "named.conf").write_text(ns1.configuration())
+        with driving(ns1, previous=old) as driver:
             www = RRsetChange((owner_of("www", ORG), A), None, RRset(60, frozenset({bytes(4)})))
             await driver.write(ORG, None, None, 60, [www])
             await driver.ready()  # it still answers to the old one
             await eventually(driver.renew, "it has read the new key", timeout=120)
 
             async def read():
-                with driving(one) as fresh:
+                with driving(ns1) as fresh:
                     try:
                         await fresh.ready()
                     except DriverError:
@@ -159,7 +159,7 @@ async def test_b19_a_server_that_has_not_read_the_new_key_is_told_to_with_the_ol
                 return True
 
             await eventually(read, "it answers to the new key alone", timeout=120)
-        assert await values(one, "www.example.org", "A") == {"0.0.0.0"}  # an address like any other
+        assert await values(ns1, "www.example.org", "A") == {"0.0.0.0"}  # an address like any other
 
 
 async def test_b9_b12_b13_b22_t2_t13_commands_and_questions_are_few_and_data_goes_before_its_record(site):
@@ -211,7 +211,7 @@ async def test_b4_t6_a_secondary_follows_a_primary_that_moved_and_becomes_one_it
         await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.3"}, [two, three]), timeout=120)
 
 
-async def test_b2_t8_what_a_zone_lacks_is_said_by_the_zone_and_no_record_of_it_is_ready(site):
+async def test_b2_t8_what_a_zone_lacks_is_reported_by_the_zone_and_no_record_of_it_is_ready(site):
     await site.zone("nobody.test", bind9InstancesFrom=None)
     await site.zone("policy.test", dnssecPolicy="no-such-policy")
     await site.key("other-key", site.primaries[0], name="nobody")
@@ -254,7 +254,7 @@ async def test_b28_zones_of_other_namespaces_count_and_a_grant_taken_back_remove
         await client.delete(Namespace, other)
 
 
-async def test_a_status_that_lies_removes_nobody_elses_zone(site, client):
+async def test_a_status_that_lies_removes_no_foreign_zone(site, client):
     """Who may write the status of a zone of theirs must not be able to remove a zone of others by it."""
     other = f"{site.namespace}-c"
     await client.create(Namespace(metadata=ObjectMeta(name=other)))

@@ -120,9 +120,7 @@ async def kept(server):
 
 
 @pytest.mark.parametrize("spec", [{}, {"recordsOnly": True}], ids=["whole zones", "records only"])
-async def test_data_that_no_resource_speaks_for_is_kept_and_named_until_somebody_says_what_becomes_of_it(
-    existing, client, spec
-):
+async def test_data_that_no_resource_declares_is_kept_and_named_until_the_user_decides(existing, client, spec):
     async with existing(FOREIGN, **spec) as site:
         (server,) = site.servers
         await site.zone("example.org")
@@ -208,7 +206,7 @@ async def planned(site):
         survey.close()
 
 
-async def test_until_a_zone_of_others_is_ours_what_agrees_with_it_keeps_its_ttl(existing):
+async def test_until_a_foreign_zone_is_ours_what_agrees_with_it_keeps_its_ttl(existing):
     async with existing(FOREIGN) as site:
         (server,) = site.servers
         served = {place: await ttl_of(server, *place) for place in AGREED}
@@ -295,20 +293,20 @@ async def test_a_zone_that_others_added_by_command_is_read_first_and_its_configu
             assert "theirs.db" in shown
 
 
-async def test_a_primary_of_others_is_not_made_a_secondary(embedded, client, dns_kinds, namespace, named):
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        (two.zones / "theirs.db").write_text(FOREIGN)
-        await two.control('addzone example.org { type primary; file "theirs.db"; };')
-        site = Site(client, namespace, [one], [two])
+async def test_a_foreign_primary_is_not_made_a_secondary(embedded, client, dns_kinds, namespace, named):
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
+        (ns2.zones / "theirs.db").write_text(FOREIGN)
+        await ns2.control('addzone example.org { type primary; file "theirs.db"; };')
+        site = Site(client, namespace, [ns1], [ns2])
         await site.instances()
         await site.zone("example.org")
         async with site.running():
             await eventually(lambda: site.is_ready("DNSZone", "example.org", "SecondaryFailed"), timeout=120)
             assert "that Steersman did not add" in (await site.ready("DNSZone", "example.org"))[2]
-            assert await kept(two)
+            assert await kept(ns2)
 
 
-async def test_an_alias_of_others_under_a_name_that_is_left_to_them_keeps_our_data_out_and_is_named(
+async def test_a_foreign_alias_under_a_name_that_is_not_used_keeps_our_data_out_and_is_named(
     embedded, client, dns_kinds, namespace, named
 ):
     async with named("ns1") as server:

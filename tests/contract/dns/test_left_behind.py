@@ -34,12 +34,12 @@ def _static(zone):
 @pytest.fixture
 async def pair(cluster, client, dns_kinds, namespace, named):
     """Two primaries, of which the second also has a zone of its own."""
-    async with named("ns1") as one:
-        two = named("ns2", secret=one.secret, extra=_static("foreign.test"))
+    async with named("ns1") as ns1:
+        two = named("ns2", secret=ns1.secret, extra=_static("foreign.test"))
         two.zones.mkdir(parents=True)
         (two.zones / "foreign.zone").write_text(FOREIGN)
         async with two:
-            made = Site(client, namespace, [one, two])
+            made = Site(client, namespace, [ns1, two])
             await made.instances()
             yield made
 
@@ -154,22 +154,22 @@ async def test_a_grant_that_is_taken_away_while_the_server_is_away_takes_the_zon
 ):
     other = f"{namespace}-servers"
     await client.create(Namespace(metadata=ObjectMeta(name=other)))
-    async with named("ns1") as one:
-        servers = Site(client, other, [one])
+    async with named("ns1") as ns1:
+        servers = Site(client, other, [ns1])
         await servers.instances()
         grant = {"bindy.firestoned.io/allow-zone-namespaces": namespace}
         patch = {"metadata": {"annotations": grant}}
         await client.patch(Bind9Instance, "primary-0", patch, namespace=other)
-        site = Site(client, namespace, [one])
+        site = Site(client, namespace, [ns1])
         await site.zone("example.org")
         async with site.running(namespaces=[other], **QUICK):
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
-            await one.kill()
+            await ns1.kill()
             await eventually(lambda: site.is_ready("DNSZone", "example.org", "PrimaryFailed"), timeout=120)
             patch = {"metadata": {"annotations": dict.fromkeys(grant)}}
             await client.patch(Bind9Instance, "primary-0", patch, namespace=other)
             await eventually(lambda: site.is_ready("DNSZone", "example.org", "CrossNamespaceDenied"), timeout=120)
             await eventually(lambda: _is_row(site, "primary-0", "Unclaimed"), timeout=120)
-            await one.start()
-            await eventually(lambda: _refuses(one, "example.org"), "it no longer has the zone", timeout=120)
+            await ns1.start()
+            await eventually(lambda: _refuses(ns1, "example.org"), "it no longer has the zone", timeout=120)
             await eventually(lambda: _not(_row, site, "primary-0"), timeout=120)

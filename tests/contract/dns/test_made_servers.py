@@ -125,7 +125,7 @@ def test_lifetimes_of_keys_are_taken_exactly_when_named_takes_them(key, text, go
         seconds_of(text, key)
 
 
-async def test_what_the_api_server_refuses_of_an_object_is_said_by_whoever_asked_for_it(site):
+async def test_what_the_api_server_refuses_of_an_object_is_reported_by_its_requester(site):
     disk = {"storageType": "persistentVolumeClaim", "persistentVolumeClaim": {"size": "big"}}
     await site.apply("Bind9Instance", "disk", {"clusterRef": "", "role": "primary", "storage": disk})
     await site.apply("Bind9Instance", "parent", {"clusterRef": "no such", "role": "primary"})

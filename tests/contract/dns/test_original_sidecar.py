@@ -62,10 +62,10 @@ def sidecar(request):
 async def cars(sidecar, named):
     """Two servers with their sidecars."""
     async with (
-        named("ns1") as one,
-        named("ns2", secret=one.secret) as two,
-        sidecar(one) as first,
-        sidecar(two) as second,
+        named("ns1") as ns1,
+        named("ns2", secret=ns1.secret) as ns2,
+        sidecar(ns1) as first,
+        sidecar(ns2) as second,
     ):
         yield first, second
 
@@ -131,7 +131,7 @@ async def test_a_signed_zone_keeps_its_policy_until_it_is_safe_to_take_it_away(c
 async def test_what_the_originals_zones_refuse_is_refused_for_itself_and_the_zone_is_there(named):
     if BINDCAR.built() is None:
         unavailable("bindcar is not built: `make programs`")
-    async with named("ns1") as one, OriginalSidecar(one) as car, driving(car) as driver:
+    async with named("ns1") as ns1, OriginalSidecar(ns1) as car, driving(car) as driver:
         odd = rrsets(("under_score", "A", 300, "192.0.2.1"))
         config = primary_config(driver.server, ORG, [])
         with pytest.raises(Refused):
@@ -240,7 +240,7 @@ async def test_both_sidecars_answer_the_same_requests_alike_but_where_ours_is_to
     if BINDCAR.built() is None:
         unavailable("bindcar is not built: `make programs`")
     answers = []
-    async with named("ns1") as one, named("ns2") as two, OriginalSidecar(one) as original, SidecarProcess(two) as ours:
+    async with named("ns1") as ns1, named("ns2") as ns2, OriginalSidecar(ns1) as original, SidecarProcess(ns2) as ours:
         for method, path, body, _ in REQUESTS:
             answers.append([await car.ask(method, path, body) for car in (original, ours)])
         for token in ("", "wrong"):

@@ -54,7 +54,7 @@ def _within(site):
     return [f"{site.namespace}-{place}" for place in ("old", "new", "others")]
 
 
-async def test_a_provider_whose_namespace_changes_takes_its_cluster_along_and_leaves_that_of_others(site):
+async def test_a_provider_whose_namespace_changes_takes_its_cluster_along_and_leaves_a_foreign_cluster(site):
     await _owned_by_others(site)
     await _provide(site, "old")
     async with site.running(namespaces=_within(site)):

@@ -74,8 +74,8 @@ KINDS = {  # what is said first, and then -> how it reads
 @pytest.fixture
 async def pair(cluster, client, dns_kinds, namespace, named):
     """A primary and a secondary."""
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        made = Site(client, namespace, [one], [two])
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
+        made = Site(client, namespace, [ns1], [ns2])
         await made.instances()
         yield made
 

@@ -39,7 +39,7 @@ async def mixed(embedded, client, dns_kinds, namespace, named, tmp_path):
         yield made
 
 
-async def test_what_a_server_refuses_is_held_back_alone_and_said_by_exactly_its_records(mixed):
+async def test_what_a_server_refuses_is_held_back_alone_and_reported_by_exactly_its_records(mixed):
     strict, lenient = mixed.servers
     await mixed.zone("example.org")
     good = [f"h{number}" for number in range(30)]

@@ -60,11 +60,11 @@ class _Doorkeeper:
 
 
 @pytest.mark.parametrize("role", ["primary", "secondary"])
-async def test_a_server_that_says_nothing_at_all_keeps_nobody_waiting_and_catches_up(
+async def test_a_server_that_says_nothing_at_all_blocks_no_caller_and_catches_up(
     embedded, client, dns_kinds, namespace, named, role
 ):
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        site = Site(client, namespace, [one, two] if role == "primary" else [one], [] if role == "primary" else [two])
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
+        site = Site(client, namespace, [ns1, ns2] if role == "primary" else [ns1], [] if role == "primary" else [ns2])
         await site.instances()
         await site.zone("example.org")
         await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
@@ -72,53 +72,53 @@ async def test_a_server_that_says_nothing_at_all_keeps_nobody_waiting_and_catche
         async with site.running(drift_period=timedelta(seconds=1), not_ready=timedelta(seconds=1)):
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
             await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
-            await two.kill()
+            await ns2.kill()
             reason = "PartialReconciliation" if role == "primary" else "SecondaryFailed"
-            async with _Doorkeeper(two, hangs_up=False):
+            async with _Doorkeeper(ns2, hangs_up=False):
                 for number in range(2, 8):
                     wanted = {f"192.0.2.{number}"}
                     await site.record("A", "www", ipv4Addresses=list(wanted))
                     await eventually(
-                        lambda w=wanted: site.answers("www.example.org", "A", w, [one]), timeout=PATIENCE / 2
+                        lambda w=wanted: site.answers("www.example.org", "A", w, [ns1]), timeout=PATIENCE / 2
                     )
                     if number == 4:
                         await eventually(lambda: site.is_ready("DNSZone", "example.org", reason), timeout=PATIENCE / 2)
-            await two.start()
+            await ns2.start()
             await eventually(lambda: site.answers("www.example.org", "A", wanted), timeout=4 * PATIENCE)
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
-            assert await serial(two, "example.org") == await serial(one, "example.org")
+            assert await serial(ns2, "example.org") == await serial(ns1, "example.org")
 
 
 async def test_a_server_that_is_away_for_ten_minutes_is_left_alone_and_has_everything_when_it_is_back(
     cluster, client, dns_kinds, namespace, named
 ):
     clock = FastClock(SPEED)
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        site = Site(client, namespace, [one, two])
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
+        site = Site(client, namespace, [ns1, ns2])
         await site.instances()
         await site.zone("example.org")
         await site.record("A", "www", ipv4Addresses=["192.0.2.1"])
         async with site.running(clock=clock, request_timeout=timedelta(seconds=PATIENCE * SPEED)):
             await eventually(lambda: site.answers("www.example.org", "A", {"192.0.2.1"}), timeout=120)
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
-            before = await serial(two, "example.org")
-            await two.kill()
-            async with _Doorkeeper(two, hangs_up=True) as knocks:
+            before = await serial(ns2, "example.org")
+            await ns2.kill()
+            async with _Doorkeeper(ns2, hangs_up=True) as knocks:
                 began, number = clock.monotonic(), 1
                 while clock.monotonic() - began < AWAY:
                     number += 1
                     await site.record("A", "www", ipv4Addresses=[f"192.0.2.{number % 250}"])
                     wanted = {f"192.0.2.{number % 250}"}
-                    await eventually(lambda w=wanted: site.answers("www.example.org", "A", w, [one]), timeout=120)
+                    await eventually(lambda w=wanted: site.answers("www.example.org", "A", w, [ns1]), timeout=120)
                 assert await site.is_ready("DNSZone", "example.org", "PartialReconciliation")
                 # Five failures, then one try per pause; a try is at most one connection per port and key.
                 away = clock.monotonic() - began
                 tries = FAILURES + away / PAUSE + 1
                 assert 0 < knocks.count <= 2 * tries + 2 * away / PROBE_PERIOD
-            await two.start()
+            await ns2.start()
             await eventually(lambda: site.answers("www.example.org", "A", wanted), timeout=120)
             await eventually(lambda: site.is_ready("DNSZone", "example.org"), timeout=120)
-            assert await serial(two, "example.org") == await serial(one, "example.org") > before
+            assert await serial(ns2, "example.org") == await serial(ns1, "example.org") > before
 
 
 async def test_a_server_that_answers_again_is_brought_up_to_date_however_long_its_breaker_is_open(

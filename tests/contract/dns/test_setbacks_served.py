@@ -90,7 +90,7 @@ async def test_a_zone_without_a_primary_goes_on_being_served_by_its_secondaries(
         assert await pair.answers("www.example.org", "A", {"192.0.2.1"})
 
 
-async def test_a_reverse_zone_that_could_not_be_served_at_first_still_waits_for_everybody_s_word(pair, monkeypatch):
+async def test_a_reverse_zone_that_could_not_be_served_at_first_still_waits_for_every_server(pair, monkeypatch):
     await pair.zone("example.org")
     await pair.zone("2.0.192.in-addr.arpa")
     await pair.record("A", "www", ipv4Addresses=["192.0.2.1"], ptr=True)
@@ -117,7 +117,7 @@ async def test_a_reverse_zone_that_could_not_be_served_at_first_still_waits_for_
         await eventually(lambda: pair.answers("1.2.0.192.in-addr.arpa", "PTR", wanted), timeout=120)
 
 
-async def test_a_record_of_a_zone_that_nobody_is_to_serve_goes_when_it_is_deleted_and_its_pointers_with_it(pair):
+async def test_a_record_of_a_zone_that_no_server_is_to_serve_goes_when_it_is_deleted_and_its_pointers_with_it(pair):
     await pair.zone("example.org")
     await pair.zone("2.0.192.in-addr.arpa")
     await pair.record("A", "www", ipv4Addresses=["192.0.2.1"], ptr=True)

@@ -55,7 +55,7 @@ def zone(name="example.org", kind="primary", **config):
 
 @pytest.fixture
 async def car(named):
-    async with named("ns1") as one, SidecarProcess(one) as made:
+    async with named("ns1") as ns1, SidecarProcess(ns1) as made:
         yield made
 
 
@@ -135,7 +135,7 @@ async def test_every_request_has_the_answer_that_callers_of_the_original_expect_
     answer = await ask(named, "www.example.org", "A")
     assert [(rrset.ttl, [row.to_text() for row in rrset]) for rrset in answer.answer] == [(5, ["192.0.2.3"])]
     assert await values(named, "example.org", "MX") == {"5 mail.example.net."}
-    assert {one.name for one in named.zones.glob("*second*")} == set()
+    assert {path.name for path in named.zones.glob("*second*")} == set()
     _, text = await car.ask("GET", "/metrics")
     assert 'bindcar_zone_operations_total{operation="create",result="success"} 3.0' in text
 
@@ -144,11 +144,11 @@ async def test_a_live_zone_is_never_written_over_and_a_failed_one_leaves_nothing
     named = car.named
     assert (await car.ask("POST", "/zones", zone()))[0] == 201
     await rogue(named, "example.org", ("add", "www", 60, "A", "192.0.2.9"))
-    files = {one.name: one.read_bytes() for one in named.zones.glob("example.org.zone*")}
+    files = {path.name: path.read_bytes() for path in named.zones.glob("example.org.zone*")}
     assert "example.org.zone.jnl" in files
     results = await asyncio.gather(*(car.ask("POST", "/zones", zone()) for _ in range(5)))
     assert {status for status, _ in results} == {409}
-    assert {one.name: one.read_bytes() for one in named.zones.glob("example.org.zone*")} == files
+    assert {path.name: path.read_bytes() for path in named.zones.glob("example.org.zone*")} == files
     await named.kill()
     await named.start()
     assert await values(named, "www.example.org", "A") == {"192.0.2.9"}  # the original: the journal is gone
@@ -207,7 +207,7 @@ async def test_tokens_of_the_cluster_open_to_those_who_are_named(embedded, clien
 
 async def test_floods_large_bodies_and_other_media_are_refused_before_they_cost_anything(named):
     options = ("--rate", "0.1", "--burst", "4", "--max-body", "1")
-    async with named("ns1") as one, SidecarProcess(one, *options) as car:
+    async with named("ns1") as ns1, SidecarProcess(ns1, *options) as car:
         url, headers = f"http://127.0.0.1:{car.port}/api/v1/zones", {"Authorization": f"Bearer {car.token}"}
         async with aiohttp.ClientSession(headers=headers) as session:
             async with session.post(
@@ -224,14 +224,14 @@ async def test_floods_large_bodies_and_other_media_are_refused_before_they_cost_
 
 
 async def test_wrong_tokens_use_up_nothing_that_the_operator_needs(named):
-    async with named("ns1") as one, SidecarProcess(one, "--rate", "0.1", "--burst", "4") as car:
+    async with named("ns1") as ns1, SidecarProcess(ns1, "--rate", "0.1", "--burst", "4") as car:
         statuses = [(await car.ask("GET", "/zones", token=f"wrong-{number}"))[0] for number in range(40)]
         assert statuses[0] == 401
         assert set(statuses) <= {401, 429}
         assert [(await car.ask("GET", "/zones"))[0] for _ in range(5)] == [200] * 4 + [429]
 
 
-async def test_readiness_is_that_of_named_and_a_named_that_is_away_is_said_to_be(car):
+async def test_readiness_is_that_of_named_and_a_named_that_is_away_is_reported(car):
     await car.named.kill()
     status, answer = await car.ask("GET", "/ready")
     assert (status, answer["ready"]) == (503, False)
@@ -276,7 +276,7 @@ async def test_zones_that_others_added_are_listed_where_named_keeps_statistics(n
         claim.release()
 
 
-async def test_the_driver_makes_changes_and_removes_zones_and_is_told_the_truth_about_them(car):
+async def test_the_driver_makes_changes_and_removes_zones_and_sees_the_real_outcome(car):
     async with driving(car) as driver:
         await driver.ready()
         assert await driver.configuration(ORG) is None
@@ -423,12 +423,12 @@ async def site(request, embedded, client, dns_kinds, namespace, named):
     if kind is OriginalSidecar and BINDCAR.built() is None:
         unavailable("bindcar is not built: `make programs`")
     async with (
-        named("ns1") as one,
-        named("ns2", secret=one.secret) as two,
-        kind(one) as first,
-        kind(two) as second,
+        named("ns1") as ns1,
+        named("ns2", secret=ns1.secret) as ns2,
+        kind(ns1) as first,
+        kind(ns2) as second,
     ):
-        made = BehindSidecars(client, namespace, [one], [two])
+        made = BehindSidecars(client, namespace, [ns1], [ns2])
         made.cars = [first, second]
         await put_behind(made, "primary", first)
         await put_behind(made, "secondary", second)

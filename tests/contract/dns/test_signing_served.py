@@ -90,8 +90,8 @@ async def test_b10_named_signs_with_made_keys_as_they_are_and_writes_none(named,
     before = {path.name: path.read_bytes() for path in keys.iterdir()}
     tags = [key.tag for key in keys_in({n: t.encode() for n, t in files.items()}, ORG)]
     extra = POLICY.format(ALGORITHMS[algorithm].lower(), chain)
-    async with named("ns1", extra=extra) as one:
-        with driving(one) as driver:
+    async with named("ns1", extra=extra) as ns1:
+        with driving(ns1) as driver:
             config = primary_config(driver.server, ORG, [], policy="p", keys=str(keys))
             await driver.create_primary(ORG, config, START, DATA, 300)
 
@@ -99,27 +99,27 @@ async def test_b10_named_signs_with_made_keys_as_they_are_and_writes_none(named,
                 return is_signed_with(tags, await driver.values(ORG, DNSKEY), await driver.values(ORG, SIGNING))
 
             await eventually(signed, "signed with those keys", timeout=120)
-            await eventually(lambda: validated(one, files), timeout=60)
+            await eventually(lambda: validated(ns1, files), timeout=60)
             await driver.load_keys(ORG)  # not even when it is told to look
             await eventually(signed, timeout=60)
-            await one.kill()
-            await one.start()
-            await eventually(lambda: validated(one, files), timeout=60)
+            await ns1.kill()
+            await ns1.start()
+            await eventually(lambda: validated(ns1, files), timeout=60)
     assert {path.name: path.read_bytes() for path in keys.iterdir()} == before
-    assert "writing key" not in (one.folder / "log").read_text(errors="replace")
+    assert "writing key" not in (ns1.folder / "log").read_text(errors="replace")
 
 
-async def test_keys_that_come_late_are_taken_when_named_is_told_to_look(named, tmp_path):
+async def test_keys_that_come_late_are_taken_when_named_is_asked_to_reload(named, tmp_path):
     files = {**make_key(ORG, 15, NOW, entry=True), **make_key(ORG, 15, NOW, entry=False)}
     keys = tmp_path / "keys"  # not there: named cannot make keys in it, as in a directory that it may not write
     tags = [key.tag for key in keys_in({n: t.encode() for n, t in files.items()}, ORG)]
-    async with named("ns1", extra=POLICY.format("ed25519", "")) as one:
-        with driving(one) as driver:
+    async with named("ns1", extra=POLICY.format("ed25519", "")) as ns1:
+        with driving(ns1) as driver:
             config = primary_config(driver.server, ORG, [], policy="p", keys=str(keys))
             await driver.create_primary(ORG, config, START, DATA, 300)
-            await eventually(lambda: "zone_rekey" in (one.folder / "log").read_text(), timeout=60)
+            await eventually(lambda: "zone_rekey" in (ns1.folder / "log").read_text(), timeout=60)
             assert await driver.values(ORG, DNSKEY) == []
-            assert await values(one, "www.example.org", "A") == {"192.0.2.1"}  # served, and unsigned
+            assert await values(ns1, "www.example.org", "A") == {"192.0.2.1"}  # served, and unsigned
             put(keys, files)
 
             async def signed():
@@ -127,15 +127,15 @@ async def test_keys_that_come_late_are_taken_when_named_is_told_to_look(named, t
                 return is_signed_with(tags, await driver.values(ORG, DNSKEY), await driver.values(ORG, SIGNING))
 
             await eventually(signed, timeout=60)
-            await eventually(lambda: validated(one, files), timeout=60)
+            await eventually(lambda: validated(ns1, files), timeout=60)
 
 
-async def test_nobody_is_told_of_a_zone_that_its_parent_knows_before_it_is_signed(named, tmp_path):
+async def test_no_resolver_is_notified_of_a_zone_that_its_parent_knows_before_it_is_signed(named, tmp_path):
     files = {**make_key(ORG, 15, NOW, entry=True), **make_key(ORG, 15, NOW, entry=False)}
     tags = frozenset(key.tag for key in keys_in({n: t.encode() for n, t in files.items()}, ORG))
     keys = tmp_path / "keys"
-    async with named("ns1", extra=POLICY.format("ed25519", "")) as one, named("ns2", secret=one.secret) as two:
-        with driving(one) as writer, driving(two, "secondary") as reader:
+    async with named("ns1", extra=POLICY.format("ed25519", "")) as ns1, named("ns2", secret=ns1.secret) as ns2:
+        with driving(ns1) as writer, driving(ns2, "secondary") as reader:
             drivers = {writer.server.id: writer, reader.server.id: reader}
             state = ZoneState(NamespacedName("z", "dns"))
             state.loader.desired = CompiledZone(ORG)
@@ -166,13 +166,13 @@ async def test_nobody_is_told_of_a_zone_that_its_parent_knows_before_it_is_signe
 
             async def told():
                 report = await published()
-                served = await values(two, "example.org", "SOA")
-                assert not served or await values(two, "example.org", "DNSKEY"), "it was told of an unsigned zone"
+                served = await values(ns2, "example.org", "SOA")
+                assert not served or await values(ns2, "example.org", "DNSKEY"), "it was told of an unsigned zone"
                 return served and not report.unsigned and state.has(writer.server.id)
 
             await eventually(told, "all have the signed zone", timeout=120)
             assert ("also-notify", ()) not in (await writer.configuration(ORG) or ())
-            await eventually(lambda: validated(two, files), timeout=60)
+            await eventually(lambda: validated(ns2, files), timeout=60)
 
 
 async def test_a_zone_that_is_no_longer_to_be_signed_is_served_unsigned_at_a_later_serial(site, ns1):
@@ -233,7 +233,7 @@ def bare(cluster, client, dns_kinds, namespace):
     return Site(client, namespace, [])
 
 
-async def test_zones_that_come_together_get_two_keys_each_and_keep_them_whoever_looks_again(bare):
+async def test_zones_that_come_together_get_two_keys_each_and_keep_them_at_every_reconcile(bare):
     names = [f"z{number}.test" for number in range(12)]
     await _made(bare)
     for name in names:
@@ -264,7 +264,7 @@ async def _has_keys(site, zone):
     return len(keys_in(await _data(site), name_of(zone))) == 2
 
 
-async def test_a_full_secret_and_another_algorithm_are_said_with_their_names_and_no_key_is_shown(bare):
+async def test_a_full_secret_and_another_algorithm_are_reported_with_their_names_and_no_key_is_shown(bare):
     made = {**make_key(ORG, 15, NOW, entry=True), **make_key(ORG, 15, NOW, entry=False)}
     await bare.secret("bind9-signing-keys", made)
     await _made(bare, algorithm="ECDSAP256SHA256")

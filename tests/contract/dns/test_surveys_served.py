@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture
 async def site(embedded, client, dns_kinds, namespace, named):
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        made = Site(client, namespace, [one], [two])
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
+        made = Site(client, namespace, [ns1], [ns2])
         await made.instances()
         await made.zone("example.org", annotations={"steersman.dev/dns-drift-ignore": "_acme*"})
         await made.record("A", "www", ipv4Addresses=["192.0.2.1"])
@@ -48,7 +48,7 @@ async def manifest(site, kind, name, change):
     return found
 
 
-async def test_what_is_served_as_it_should_be_changes_nothing_and_names_of_others_do_not_count(site):
+async def test_what_is_served_as_it_should_be_changes_nothing_and_foreign_names_do_not_count(site):
     assert await planned(site) == []
     await rogue(site.primaries[0], "example.org", ("add", "_acme-challenge", 60, "TXT", "x"))
     assert await planned(site) == []
@@ -77,7 +77,7 @@ async def test_a_younger_zone_of_the_same_name_is_planned_as_one_that_writes_not
     assert (row.action, "is older" in row.why) == ("invalid", True)
 
 
-async def test_a_record_that_cannot_be_of_the_zone_is_said_everywhere(site):
+async def test_a_record_that_cannot_be_of_the_zone_is_reported_everywhere(site):
     await site.record("A", "outside", owner="www.example.net.", ipv4Addresses=["192.0.2.1"])
     await eventually(lambda: site.is_ready("ARecord", "outside", "OutOfZone"), timeout=120)
     (row,) = await planned(site)

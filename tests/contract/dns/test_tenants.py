@@ -218,7 +218,7 @@ async def native(server):
 
 
 @pytest.mark.parametrize("let_in", [True, False], ids=["let in", "not let in"])
-async def test_the_word_of_a_tenant_does_not_make_a_zone_of_others_its_own(shared, tenant, ns1, let_in):
+async def test_a_tenants_claim_does_not_adopt_a_foreign_zone(shared, tenant, ns1, let_in):
     """An annotation and a status that the tenant wrote itself, about a zone on a server of another namespace."""
     await native(ns1)
     if not let_in:
@@ -292,7 +292,7 @@ async def test_an_instance_named_like_an_object_of_others_neither_writes_nor_del
         _, _, message = await tenant.ready("Bind9Instance", "web")
         assert f"{kind.KIND.kind} {name} exists in namespace {tenant.namespace}" in message
         events = await client.list(Event, namespace=tenant.namespace)
-        assert any(one.reason == "NameConflict" for one in events.items)
+        assert any(event.reason == "NameConflict" for event in events.items)
         others = [other for other in FOREIGN if other is not kind]
         made = {other: await client.list(other, namespace=tenant.namespace) for other in others}
         if kind in (Service, PodDisruptionBudget):  # the rest keeps working: pods do not depend on these
@@ -354,10 +354,10 @@ async def test_what_a_tenant_may_not_mount_or_run_the_operator_does_not_mount_or
         assert ("dns.allowedImages" if field.endswith("image") else "dns.trustedNamespaces") in message
         assert (await client.list(Deployment, namespace=tenant.namespace)).items == []
         events = await client.list(Event, namespace=tenant.namespace)
-        assert any(one.reason == "NotAllowed" for one in events.items)
+        assert any(event.reason == "NotAllowed" for event in events.items)
 
 
-async def test_a_tenants_cluster_gets_no_address_of_others_through_its_service(operator, client, tenant):
+async def test_a_tenants_cluster_gets_no_foreign_address_through_its_service(operator, client, tenant):
     spec = {"primary": {"replicas": 1, "service": {"spec": {"externalIPs": ["10.96.0.1"]}}}}
     await tenant.apply("Bind9Cluster", "c", spec)
     async with operator.running(namespaces=[tenant.namespace]):

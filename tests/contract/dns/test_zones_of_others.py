@@ -106,7 +106,7 @@ async def test_a_zone_that_others_gave_a_primary_stays_and_our_records_go(world,
 
 
 @pytest.mark.parametrize("origin", PLACES)
-async def test_a_zone_of_others_that_has_nothing_but_ours_in_it_stays_too(world, origin):
+async def test_a_foreign_zone_that_has_nothing_but_ours_in_it_stays_too(world, origin):
     """Nobody was told to adopt it: that all its data is ours says nothing about the zone."""
     async with world(origin, BARE) as site:
         (server,) = site.servers
@@ -123,7 +123,7 @@ async def test_a_zone_of_others_that_has_nothing_but_ours_in_it_stays_too(world,
 
 
 @pytest.mark.parametrize("origin", ["a command", "a command, in a file of our name"])
-async def test_a_server_that_is_down_when_the_zone_goes_keeps_a_zone_of_others(world, origin):
+async def test_a_server_that_is_down_when_the_zone_goes_keeps_a_foreign_zone(world, origin):
     async with world(origin) as site:
         (server,) = site.servers
         await site.zone("example.org")
@@ -140,7 +140,7 @@ async def test_a_server_that_is_down_when_the_zone_goes_keeps_a_zone_of_others(w
         await _stays(site)
 
 
-async def test_a_server_that_is_down_when_it_is_deselected_keeps_a_zone_of_others_and_loses_our_records(world):
+async def test_a_server_that_is_down_when_it_is_deselected_keeps_a_foreign_zone_and_loses_our_records(world):
     async with world("a command") as site:
         (server,) = site.servers
         await site.zone("example.org")
@@ -161,7 +161,7 @@ async def _nothing_left(site):
     return status is not None and not status.left_behind
 
 
-async def test_a_zone_of_others_that_was_said_to_be_ours_goes(world):
+async def test_a_foreign_zone_that_was_adopted_goes(world):
     async with world("a command") as site:
         (server,) = site.servers
         await site.zone("example.org", annotations={"steersman.dev/dns-adopt": "true"})
@@ -172,9 +172,9 @@ async def test_a_zone_of_others_that_was_said_to_be_ours_goes(world):
         assert await _refuses(server)
 
 
-async def test_what_we_added_goes_whoever_asks_a_new_process_too(embedded, client, dns_kinds, namespace, named):
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two:
-        site = Site(client, namespace, [one], [two])
+async def test_what_we_added_goes_after_a_restart_too(embedded, client, dns_kinds, namespace, named):
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2:
+        site = Site(client, namespace, [ns1], [ns2])
         await site.instances()
         await site.zone("example.org")
         async with site.running(**QUICK):
@@ -183,8 +183,8 @@ async def test_what_we_added_goes_whoever_asks_a_new_process_too(embedded, clien
         await site.delete("DNSZone", "example.org")
         async with site.running(**QUICK):
             await eventually(lambda: site.gone("DNSZone", "example.org"), timeout=120)
-        assert await _refuses(one)
-        assert await _refuses(two)
+        assert await _refuses(ns1)
+        assert await _refuses(ns2)
 
 
 # -- secondaries ------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def following(embedded, client, dns_kinds, namespace, named):
         theirs.zones.mkdir(parents=True)
         (theirs.zones / "theirs.db").write_text(THEIRS)
         (theirs.zones / "catalog.db").write_text(CATALOG)
-        async with theirs, named("ns1") as one:
+        async with theirs, named("ns1") as ns1:
             called = f"primaries {{ 127.0.0.1 port {theirs.dns_port}; }};"
             options = extra = ""
             if origin == "a catalog":
@@ -211,12 +211,12 @@ def following(embedded, client, dns_kinds, namespace, named):
                 extra = f'zone "catalog.test" {{ type secondary; file "catalog.db"; {called} }};'
             elif origin == "configuration":
                 extra = f'zone "example.org" {{ type secondary; file "theirs.db"; {called} }};'
-            async with named("ns2", secret=one.secret, options=options, extra=extra) as two:
+            async with named("ns2", secret=ns1.secret, options=options, extra=extra) as ns2:
                 if origin.startswith("a command"):
                     file = PLACES[origin]
-                    await two.control(f'addzone example.org {{ type secondary; file "{file}"; {called} }};')
-                await eventually(lambda: _has(two), "the secondary has the zone of others", timeout=120)
-                site = Site(client, namespace, [one], [two])
+                    await ns2.control(f'addzone example.org {{ type secondary; file "{file}"; {called} }};')
+                await eventually(lambda: _has(ns2), "the secondary has the zone of others", timeout=120)
+                site = Site(client, namespace, [ns1], [ns2])
                 await site.instances()
                 yield site
 

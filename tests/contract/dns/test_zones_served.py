@@ -21,8 +21,8 @@ SOON = timedelta(seconds=1)
 @pytest.fixture
 async def pair(cluster, client, dns_kinds, namespace, named):
     """Two primaries and a secondary, which share their transfer key."""
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two, named("ns3", secret=one.secret) as three:
-        made = Site(client, namespace, [one, two], [three])
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2, named("ns3", secret=ns1.secret) as ns3:
+        made = Site(client, namespace, [ns1, ns2], [ns3])
         await made.instances()
         yield made
 
@@ -147,7 +147,7 @@ def _axfr(zone):
     return dns.message.make_query(zone, "AXFR")
 
 
-async def test_a_deleted_zone_is_gone_everywhere_and_what_nobody_can_remove_lets_go_after_its_grace(pair):
+async def test_a_deleted_zone_is_gone_everywhere_and_what_cannot_be_removed_lets_go_after_its_grace(pair):
     await pair.zone("example.org")
     await pair.zone("stuck.test")
     await pair.record("A", "www", zone="stuck.test", ipv4Addresses=["192.0.2.1"])

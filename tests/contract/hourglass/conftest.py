@@ -22,7 +22,9 @@ async def hourglass(cluster, client, namespace):
     @contextlib.asynccontextmanager
     async def run(*, clock=SYSTEM_CLOCK, **options):
         registry = CollectorRegistry()
-        made = [one.within([namespace]) for one in controllers(HourglassOptions(**options), registry=registry)]
+        made = [
+            controller.within([namespace]) for controller in controllers(HourglassOptions(**options), registry=registry)
+        ]
         async with running(client, *made, registry=registry, clock=clock) as manager:
             yield manager
 

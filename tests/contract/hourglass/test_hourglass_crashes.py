@@ -67,7 +67,7 @@ async def test_killed_at_a_hundred_random_writes_it_ends_as_the_last_specs_ask(s
             mortal.arm(chance.randint(1, 6), after=chance.random() < 0.5)
             await _live_until_death(mortal, namespace)
     registry = CollectorRegistry()
-    made = [one.within([namespace]) for one in controllers(HourglassOptions(), registry=registry)]
+    made = [controller.within([namespace]) for controller in controllers(HourglassOptions(), registry=registry)]
     async with running(client, *made, registry=registry):
         for name in names:
             wanted = (await client.get(StoredPerformer, name, namespace=namespace)).spec
@@ -87,7 +87,7 @@ async def _change(client, namespace, chance, names, number):
 
 async def _live_until_death(mortal, namespace):
     registry = CollectorRegistry()
-    made = [one.within([namespace]) for one in controllers(HourglassOptions(), registry=registry)]
+    made = [controller.within([namespace]) for controller in controllers(HourglassOptions(), registry=registry)]
     manager = Manager(mortal, made, registry=registry, grace_seconds=0)
     task = asyncio.create_task(manager.run())
     try:
@@ -102,11 +102,11 @@ async def _live_until_death(mortal, namespace):
 async def _exact(client, namespace, name, wanted):
     label = f"hourglass.eigenlayer.io/performer={name}"
     pods = [
-        one for one in (await client.list(Pod, namespace=namespace, label_selector=label)).items if not one.deleting
+        pod for pod in (await client.list(Pod, namespace=namespace, label_selector=label)).items if not pod.deleting
     ]
-    assert [one.spec.containers[0].image for one in pods] == [wanted["image"]] * wanted.get("replicas", 1)
+    assert [pod.spec.containers[0].image for pod in pods] == [wanted["image"]] * wanted.get("replicas", 1)
     service = await client.get(Service, f"performer-{name}", namespace=namespace)
-    return all(service.spec.selector.items() <= one.labels.items() for one in pods)
+    return all(service.spec.selector.items() <= pod.labels.items() for pod in pods)
 
 
 async def _phase(client, namespace):

@@ -86,7 +86,7 @@ async def test_02_a_change_that_is_not_the_image_replaces_the_pod_too(client, na
         assert new.spec.containers[0].ports[0].container_port == service.spec.ports[0].port == 9292
 
 
-async def test_03_a_pod_of_somebody_else_is_never_deleted(client, namespace, hourglass):
+async def test_03_a_pod_of_another_owner_is_never_deleted(client, namespace, hourglass):
     meta = {"name": "performer-p", "namespace": namespace}
     spec = {"containers": [{"name": "x", "image": "other:1"}]}
     theirs = await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
@@ -135,7 +135,7 @@ async def test_05_every_phase_of_a_pod_has_a_phase_in_the_status(client, namespa
         await client.patch(Pod, "performer-p", {"metadata": {"finalizers": None}}, namespace=namespace)
 
 
-async def test_06_ready_and_ready_time_go_with_the_pod_and_events_are_told(client, namespace, hourglass):
+async def test_06_ready_and_ready_time_go_with_the_pod_and_events_are_reported(client, namespace, hourglass):
     async with hourglass():
         assert (await start(client, namespace))["readyTime"]
         hold = {"metadata": {"finalizers": ["example.org/hold"]}}
@@ -199,7 +199,7 @@ async def test_09_the_service_keeps_its_address_whatever_changes(client, namespa
 
 def test_10_the_environment_has_one_order():
     made = ordered_environment({"B": "$(C)", "A": "1", "C": "2"})
-    assert [one["name"] for one in made] == ["A", "C", "B"]
+    assert [item["name"] for item in made] == ["A", "C", "B"]
 
 
 async def test_11_any_text_survives_in_the_configuration(client, namespace, hourglass):
@@ -268,7 +268,7 @@ async def test_14_the_service_account_is_made_or_its_absence_is_named(client, na
         await eventually(lambda: client.get(ServiceAccount, "hourglass-executor", namespace=namespace), timeout=60)
 
 
-async def test_15_names_that_cannot_work_are_told_and_any_address_makes_a_label(client, namespace, hourglass):
+async def test_15_names_that_cannot_work_are_reported_and_any_address_makes_a_label(client, namespace, hourglass):
     async with hourglass():
         await client.create(performer("p" * 54, namespace))
         found = await condition(client, "p" * 54, namespace, "Available", "InvalidSpec")
@@ -332,7 +332,7 @@ async def test_19_keys_reach_the_pod_by_a_secret_and_nothing_else_holds_them(cli
     async with hourglass():
         await client.create(executor("e", namespace))
         deployment = await eventually(lambda: client.get(Deployment, "e", namespace=namespace), timeout=60)
-        mounts = {one.name: one.mount_path for one in deployment.spec.template.spec.containers[0].volume_mounts}
+        mounts = {mount.name: mount.mount_path for mount in deployment.spec.template.spec.containers[0].volume_mounts}
         assert mounts["keys"] == "/etc/hourglass/keys"
         config = await client.get(ConfigMap, "e-config", namespace=namespace)
         found = await client.get(StoredExecutor, "e", namespace=namespace)
@@ -380,7 +380,7 @@ async def test_the_schema_refuses_what_a_schema_can_refuse(client, namespace, ho
         await client.create(keyless)
 
 
-async def test_a_resource_of_an_older_schema_says_what_is_wrong_and_harms_nobody(client, namespace, hourglass):
+async def test_a_resource_of_an_older_schema_says_what_is_wrong_and_harms_nothing_else(client, namespace, hourglass):
     """The definition is loosened, a malformed resource stored, and the definition restored, as an upgrade would."""
     definition = Kind(
         group="apiextensions.k8s.io",

@@ -28,7 +28,7 @@ async def _observed(client, namespace, name="p"):
     return (found.status or {}).get("observedGeneration") == found.metadata.generation
 
 
-async def test_a_role_of_somebody_else_stays_as_it_is(client, namespace, hourglass):
+async def test_a_role_of_another_owner_stays_as_it_is(client, namespace, hourglass):
     role = Role(metadata=ObjectMeta(name="hourglass-executor", namespace=namespace), rules=[])
     before = await client.create(role, field_manager="somebody")
     async with hourglass():
@@ -70,7 +70,7 @@ async def test_the_shared_account_goes_with_its_last_executor(client, namespace,
         assert [await there(kind) for kind in kinds] == [False] * 3
 
 
-async def test_an_account_that_somebody_else_made_outlives_every_executor(client, namespace, hourglass):
+async def test_an_account_that_another_client_created_outlives_every_executor(client, namespace, hourglass):
     meta = ObjectMeta(name="hourglass-executor", namespace=namespace)
     before = await client.create(ServiceAccount(metadata=meta), field_manager="somebody")
     async with hourglass():
@@ -90,7 +90,9 @@ async def test_an_account_that_somebody_else_made_outlives_every_executor(client
         await client.patch(Deployment, "e", settled, namespace=namespace, subresource="status")
 
         async def left():
-            return not [one for one in (await client.list(Role, namespace=namespace)).items if "hourglass" in one.name]
+            return not [
+                role for role in (await client.list(Role, namespace=namespace)).items if "hourglass" in role.name
+            ]
 
         await eventually(left, "the Role of ours goes with its last user", timeout=60)
     after = await client.get(ServiceAccount, "hourglass-executor", namespace=namespace)
@@ -150,7 +152,9 @@ async def test_drift_is_repaired_by_its_event_and_by_no_timer(client, namespace,
         assert clock.monotonic() == stopped
 
 
-async def test_children_that_were_to_be_left_behind_stay_although_nobody_looked_in_time(client, namespace, hourglass):
+async def test_children_that_were_to_be_left_behind_stay_although_no_reconcile_ran_in_time(
+    client, namespace, hourglass
+):
     """The garbage collector cuts them loose and takes its mark away before the operator comes to look."""
     async with hourglass():
         await start(client, namespace)
@@ -184,7 +188,7 @@ async def test_children_that_were_to_be_left_behind_stay_although_nobody_looked_
     assert await client.get(ServiceAccount, "hourglass-executor", namespace=namespace)  # its pods run on
 
 
-async def test_a_tenant_does_not_get_the_token_of_an_account_that_nobody_listed(client, namespace, hourglass):
+async def test_a_tenant_does_not_get_the_token_of_an_account_that_is_not_listed(client, namespace, hourglass):
     meta = ObjectMeta(name="deployer", namespace=namespace)
     await client.create(ServiceAccount(metadata=meta))
     await client.create(performer("thief", namespace, config={"serviceAccountName": "deployer"}))
@@ -197,7 +201,7 @@ async def test_a_tenant_does_not_get_the_token_of_an_account_that_nobody_listed(
         return available.get("reason") == "NotAllowed" and "serviceAccountName: deployer" in available["message"]
 
     async def pods():
-        return {one.name: one for one in (await client.list(Pod, namespace=namespace)).items}
+        return {pod.name: pod for pod in (await client.list(Pod, namespace=namespace)).items}
 
     async with hourglass():
         await eventually(lambda: refused(StoredPerformer), timeout=60)

@@ -22,7 +22,9 @@ COUNT = 12
 @contextlib.asynccontextmanager
 async def at_work(client, namespace, **options):
     registry = CollectorRegistry()
-    made = [one.within([namespace]) for one in controllers(HourglassOptions(**options), registry=registry)]
+    made = [
+        controller.within([namespace]) for controller in controllers(HourglassOptions(**options), registry=registry)
+    ]
     async with running(client, *made, registry=registry) as manager:
         yield manager
 
@@ -40,9 +42,9 @@ async def replace_all(client, namespace):
         await client.patch(StoredExecutor, "e", change, namespace=namespace)
         async for state in passing:
             found = [one.status for one in state.values()]
-            busy = [one for one in found if one["phase"] == "Upgrading" or not one["ready"]]
+            busy = [item for item in found if item["phase"] == "Upgrading" or not item["ready"]]
             most = max(most, len(busy))
-            if not busy and all(one.get("lastUpgrade") for one in found):
+            if not busy and all(item.get("lastUpgrade") for item in found):
                 break
     return most
 
@@ -67,7 +69,7 @@ async def test_a_missing_executor_is_a_warning_and_no_obstacle(simulated, client
     async with at_work(client, namespace):
         await client.create(performer("p", namespace, executorRef="nobody"))
         status = await ready_performer(client, "p", namespace)
-        degraded = {one["type"]: one for one in status["conditions"]}["Degraded"]
+        degraded = {condition["type"]: condition for condition in status["conditions"]}["Degraded"]
         assert (degraded["status"], degraded["reason"]) == ("True", "ExecutorNotFound")
 
 

@@ -89,7 +89,7 @@ async def stamped(client, namespace):
     return "steersman.dev/restarted-at" in (found.spec.template.metadata.annotations or {})
 
 
-async def test_a_hook_has_the_last_word_and_a_change_is_one_message(cluster, client, namespace, receiver, hook):
+async def test_a_hook_decides_last_and_a_change_is_one_message(cluster, client, namespace, receiver, hook):
     url, got = receiver
     name, asked = hook
     config = ReloadConfig(

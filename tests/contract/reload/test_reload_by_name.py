@@ -91,7 +91,7 @@ class Site:
 
 def secrets_of(manager):
     """Where Secrets come from."""
-    (informer,) = [one for one in manager.cluster().caches if one.kind.plural == "secrets"]
+    (informer,) = [cach for cach in manager.cluster().caches if cach.kind.plural == "secrets"]
     return informer
 
 
@@ -138,7 +138,7 @@ async def test_references_that_come_and_go_take_their_watches_with_them(site):
         await eventually(lambda: names_of(manager) == [], timeout=LONG)
 
 
-async def test_what_is_seen_for_the_first_time_restarts_nobody_and_what_appears_later_does(site):
+async def test_what_is_seen_for_the_first_time_restarts_nothing_and_what_appears_later_does(site):
     await site.workload("db", "later", optional=True)
     await site.source("db", "a")  # newer than the workload: by revisions it could be a change
     async with site.running("always"):
@@ -158,7 +158,7 @@ async def test_nothing_is_lost_between_two_processes_that_watch_by_name(site):
         await site.restarted(1)
 
 
-async def test_a_name_that_may_not_be_read_is_told_and_its_workload_waits_while_others_go_on(site):
+async def test_a_name_that_may_not_be_read_is_reported_and_its_workload_waits_while_others_go_on(site):
     for name in ("db", "closed"):
         await site.source(name, "a")
     await site.workload("db")
@@ -197,7 +197,7 @@ async def test_when_the_right_to_list_is_granted_later_nothing_is_lost_and_nothi
             await site.restarted(1)
 
 
-async def test_a_name_that_becomes_known_during_a_look_is_not_taken_for_missing(site, monkeypatch):
+async def test_a_name_that_becomes_known_during_a_reconcile_is_not_taken_for_missing(site, monkeypatch):
     managers = []
 
     async def slowly(client, workload, dialects):

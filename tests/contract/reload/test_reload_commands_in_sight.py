@@ -74,7 +74,7 @@ async def elsewhere(cluster, client, namespace):
 @asynccontextmanager
 async def at_work(client, *workloads, **config):
     """The operator in the namespaces of these workloads, which it has taken in."""
-    spaces = tuple(sorted({one["metadata"]["namespace"] for one in workloads}))
+    spaces = tuple(sorted({workload["metadata"]["namespace"] for workload in workloads}))
     made = ReloadConfig(quiet_period="0s", max_delay="0s", namespaces=spaces, kinds=("Deployment",), **config)
     for one in workloads:
         await client.create(one)
@@ -136,8 +136,8 @@ async def test_why_counts_restarts_of_other_namespaces_where_the_cluster_has_a_l
         with confined(client, namespace):
             blind = await why(client, namespace, "api", max_concurrent=1)
         assert blind.pending.sources == ("configmap/app#mode",)
-        assert any(one.startswith("restarts in other namespaces count") for one in blind.problems)
-        assert sum("annotations of namespaces" in one for one in blind.problems) == 1
+        assert any(problem.startswith("restarts in other namespaces count") for problem in blind.problems)
+        assert sum("annotations of namespaces" in problem for problem in blind.problems) == 1
         assert not await restarted(client, second)
 
 
@@ -156,7 +156,7 @@ async def test_an_audit_says_what_it_could_not_read(cluster, client, namespace):
     assert any("annotations of namespaces may say more" in text for text in unseen)
 
 
-async def test_events_that_may_not_be_read_are_said_to_be_missing(cluster, client, namespace, elsewhere):
+async def test_events_that_may_not_be_read_are_reported_as_missing(cluster, client, namespace, elsewhere):
     unseen = []
     with confined(client, elsewhere):
         assert await events_of(client, namespace, unseen=unseen) == []
@@ -185,12 +185,12 @@ async def test_a_plan_that_may_not_read_the_sources_themselves_says_so_as_a_prob
         made = await foretold(client, namespace, configmap(namespace, "b"))
     assert not made.changes
     assert headline(made).startswith("unknown whether anything would restart; ")
-    told = [one.message for one in made.problems]
-    assert any(one.startswith(f"configmaps of namespace {namespace} cannot be read: ") for one in told)
-    assert any(one.startswith(f"deployments of namespace {namespace} cannot be read: ") for one in told)
+    told = [problem.message for problem in made.problems]
+    assert any(message.startswith(f"configmaps of namespace {namespace} cannot be read: ") for message in told)
+    assert any(message.startswith(f"deployments of namespace {namespace} cannot be read: ") for message in told)
 
 
-async def test_a_plan_of_nothing_looks_at_nothing(cluster, client, namespace):
+async def test_an_empty_plan_reads_nothing(cluster, client, namespace):
     await client.create(configmap(namespace, "a"))
     await client.create(deployment(namespace, "web"))
     made = await foretold(client, namespace)

@@ -108,7 +108,7 @@ async def test_a_source_of_another_namespace_is_foretold_for_those_it_is_shared_
     assert library in shown
 
 
-async def test_a_source_of_another_namespace_that_is_not_granted_is_no_edge(
+async def test_a_source_of_another_namespace_that_is_not_granted_is_not_an_edge(
     cluster, client, namespace, steersman, tmp_path
 ):
     library, source = await shared(client, namespace, "somebody-else")
@@ -137,7 +137,7 @@ async def test_a_change_is_foretold_by_plan_and_explained_by_why(
     code, shown = await steersman("why", "deploy/web", "-o", "json")
     told = json.loads(shown)
     assert code == 0
-    assert [(one["source"], one["keys"], one["dialects"]) for one in told["edges"]] == [
+    assert [(edge["source"], edge["keys"], edge["dialects"]) for edge in told["edges"]] == [
         ("configmap/app", ["mode"], ["native"])
     ]
     assert told["edges"][0]["digest"] == told["edges"][0]["applied"]
@@ -145,7 +145,7 @@ async def test_a_change_is_foretold_by_plan_and_explained_by_why(
     assert told["pending"] is None
 
     code, shown = await steersman("reload", "history", "-o", "json")
-    assert [(one["workload"]["name"], one["cause"]) for one in json.loads(shown)] == [("web", "configmap/app#mode")]
+    assert [(load["workload"]["name"], load["cause"]) for load in json.loads(shown)] == [("web", "configmap/app#mode")]
     code, shown = await steersman("graph", "-o", "json")
     assert [edge["source"] for edge in json.loads(shown)["edges"]] == [f"configmap/{namespace}/app"]
 
@@ -156,7 +156,7 @@ async def test_why_names_the_workload_that_goes_first(cluster, client, namespace
     await client.apply(configmap(namespace, "b"), field_manager="test", force=True)
     await eventually(lambda: stamp(client, namespace), "the first wave restarts", timeout=60)
     told = [json.loads((await steersman("why", "deployment/api", "-o", "json"))[1]) for _ in range(2)]
-    assert [one["pending"]["gate"] for one in told] == ["wave", "wave"]
+    assert [message["pending"]["gate"] for message in told] == ["wave", "wave"]
     assert told[0]["verdict"] == "restart pending: wave 0 goes first: deployment/web: it is being restarted"
 
 

@@ -18,7 +18,9 @@ from steersman.operators.reload.planning.state import read_state
 from steersman.testing import RequestLog, eventually, running
 from tests.support.reload.originals import ORIGINALS, TIMES, put_source, put_workload
 
-CASES = [pytest.param(one, kind, id=f"{one.dialect} {kind}") for one in ORIGINALS for kind in one.kinds]
+CASES = [
+    pytest.param(original, kind, id=f"{original.dialect} {kind}") for original in ORIGINALS for kind in original.kinds
+]
 
 
 def operators(original, kind="Deployment"):
@@ -73,7 +75,16 @@ async def test_nothing_restarts_at_rest_and_a_change_restarts_once(client, clust
                 return RESTARTED_FOR in template_marks(await found(client, namespace, kind))
 
             await eventually(restarted, "it is restarted")
-        assert len([one for one in log.requests if one.startswith("PATCH ") and f"/{kind.lower()}s/" in one]) == 1
+        assert (
+            len(
+                [
+                    request
+                    for request in log.requests
+                    if request.startswith("PATCH ") and f"/{kind.lower()}s/" in request
+                ]
+            )
+            == 1
+        )
     after = await found(client, namespace, kind)
     assert restarts(after) == 1
     marks = template_marks(after)
@@ -90,7 +101,7 @@ async def test_nothing_restarts_at_rest_and_a_change_restarts_once(client, clust
 
 
 @pytest.mark.parametrize("program", ORIGINALS, ids=lambda one: one.dialect)
-async def test_what_changed_while_nobody_ran_restarts_once(client, cluster, namespace, program):
+async def test_what_changed_while_no_operator_ran_restarts_once(client, cluster, namespace, program):
     original = program(namespace)
     await put_source(client, namespace, "b")
     await put_workload(client, original, "a")

@@ -184,12 +184,12 @@ async def test_commands_with_the_key_compare_and_without_it_say_unknown(client, 
     (edge,) = (await why(client, namespace)).edges
     assert edge.digest == edge.applied
     changed = await foretold(client, namespace, pin(namespace, "118264"))
-    assert [one.workload.name for one in changed.changes] == ["web"]
+    assert [change.workload.name for change in changed.changes] == ["web"]
     with without(client, KEYS):
         told = await why(client, namespace)
         blind = await foretold(client, namespace, pin(namespace, "118264"))
     assert (told.edges[0].digest, told.pending) == ("unknown", None)
     assert told.verdict.startswith("unknown: ")
     assert any(f"secret/{namespace}/{KEYS} cannot be read" in problem for problem in told.problems)
-    assert (blind.changes, [one.reason for one in blind.unaffected]) == ((), [told.verdict])
-    assert any("unknown" in one.message for one in blind.problems)
+    assert (blind.changes, [workload.reason for workload in blind.unaffected]) == ((), [told.verdict])
+    assert any("unknown" in problem.message for problem in blind.problems)

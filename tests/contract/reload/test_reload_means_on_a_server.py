@@ -212,7 +212,7 @@ async def budget(client, namespace, *, allowed):
 
 
 async def _told(client, namespace, reason):
-    return reason in {one.reason for one in (await client.list(Event, namespace=namespace)).items}
+    return reason in {event.reason for event in (await client.list(Event, namespace=namespace)).items}
 
 
 async def _gone(client, namespace, name):

@@ -405,7 +405,7 @@ async def test_a_rollout_that_uses_the_template_of_a_deployment_is_restarted_by_
         assert RESTARTED_FOR not in template(await site.get())
 
 
-async def test_sources_that_change_in_one_window_are_one_rollout_and_nobody_waits_beyond_the_limit(site):
+async def test_sources_that_change_in_one_window_are_one_rollout_and_nothing_waits_beyond_the_limit(site):
     uses = {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": f"app-{n}"}} for n in range(5)]}]}
     for number in range(5):
         await site.source(f"app-{number}", mode="a")
@@ -430,11 +430,11 @@ async def test_a_change_costs_one_patch_per_workload_and_one_event_and_no_read(s
             await site.source(mode="b", other="x")
             for name in ("web", "shop"):
                 await site.restarted_for("configmap/app#mode", name)
-            await eventually(lambda: len([one for one in log.writes if one.endswith("/events")]) == 2)
+            await eventually(lambda: len([write for write in log.writes if write.endswith("/events")]) == 2)
             await idle(manager)
         base = f"PATCH /apis/apps/v1/namespaces/{site.namespace}/deployments"
         edit = f"PATCH /api/v1/namespaces/{site.namespace}/configmaps/app"  # the test's own
-        assert sorted(one for one in log.writes if "/events" not in one) == [edit, f"{base}/shop", f"{base}/web"]
+        assert sorted(write for write in log.writes if "/events" not in write) == [edit, f"{base}/shop", f"{base}/web"]
 
 
 async def test_what_changes_no_used_key_costs_no_request_at_all(site):
@@ -476,7 +476,7 @@ async def test_a_namespace_can_enrol_everybody_and_a_workload_can_stay_out(site)
         assert APPLIED not in (await site.get("out"))["metadata"]["annotations"]
 
 
-async def test_one_workload_that_the_server_refuses_holds_up_nobody(site):
+async def test_one_workload_that_the_server_refuses_blocks_nothing_else(site):
     await site.source(mode="a")
     for number in range(20):
         await site.workload(f"web-{number}")
@@ -493,7 +493,7 @@ async def test_one_workload_that_the_server_refuses_holds_up_nobody(site):
         assert await site.restarts("full") == 0
 
 
-async def test_a_wrong_annotation_is_told_with_its_name_and_the_others_proceed(site):
+async def test_a_wrong_annotation_is_reported_with_its_name_and_the_others_proceed(site):
     await site.source(mode="a")
     await site.workload(annotations={RELOAD: "auto", "steersman.dev/quiet-period": "5 sec", APPLIED: "[]"})
     async with site.running():
@@ -511,7 +511,7 @@ async def all_of(events, number):
     return found if len(found) == number else None
 
 
-async def test_a_used_up_budget_is_told_with_the_keys_and_survives_a_new_process(site):
+async def test_a_used_up_budget_is_reported_with_the_keys_and_survives_a_new_process(site):
     await site.source(mode="0")
     await site.workload()
     budget = RestartBudget(restarts=2, per=timedelta(hours=1))
@@ -534,7 +534,7 @@ async def _is(awaitable, value):
     return await awaitable == value
 
 
-async def test_a_change_while_nobody_runs_is_found_at_the_next_start(site):
+async def test_a_change_while_no_operator_runs_is_found_at_the_next_start(site):
     await site.source(mode="a")
     await site.workload()
     async with site.running():
@@ -606,12 +606,12 @@ async def test_one_source_that_many_workloads_use_takes_one_patch_each(site):
             await eventually(lambda: engine.queue.processing == 0 and len(_patches(log)) >= number)
             await idle(manager)
         assert len(_patches(log)) == len(set(_patches(log))) == number
-        assert [one for one in log.requests if one.startswith("GET ") and "/deployments" in one] == []
+        assert [request for request in log.requests if request.startswith("GET ") and "/deployments" in request] == []
         assert await _all_are(site, None, "configmap/app#mode", number)
 
 
 def _patches(log):
-    return [one for one in log.requests if one.startswith("PATCH ") and "/deployments/" in one]
+    return [request for request in log.requests if request.startswith("PATCH ") and "/deployments/" in request]
 
 
 async def _all_are(site, annotation, told, number):

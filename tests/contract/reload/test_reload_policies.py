@@ -235,7 +235,7 @@ async def test_a_freeze_of_a_source_while_a_hook_thinks_holds(shop, thinking):
         assert await shop.restarted() == []
 
 
-async def test_a_failed_rollout_is_told_and_halts_the_others_until_it_recovers(shop):
+async def test_a_failed_rollout_is_reported_and_halts_the_others_until_it_recovers(shop):
     await shop.config("a")
     for name in ("a", "b"):
         await shop.deploy(name)
@@ -254,7 +254,7 @@ async def test_a_failed_rollout_is_told_and_halts_the_others_until_it_recovers(s
         await shop.become("a", "b")
 
 
-async def test_a_change_that_touches_too_many_waits_for_its_digest_to_be_approved(shop):
+async def test_a_change_that_affects_too_many_waits_for_its_digest_to_be_approved(shop):
     await shop.config("a")
     for name in ("a", "b", "c"):
         await shop.deploy(name)
@@ -323,7 +323,7 @@ async def says(shop, name, kind, status, *, reason, cls=ReloadPolicy):
     async def there():
         namespace = None if cls is ClusterReloadPolicy else shop.namespace
         found = await shop.client.get(cls, name, namespace=namespace)
-        condition = next((one for one in found.status.conditions or () if one.type == kind), None)
+        condition = next((condition for condition in found.status.conditions or () if condition.type == kind), None)
         assert condition is not None, "nobody has said anything yet"
         assert (condition.status, condition.reason) == (status, reason), condition
         assert found.status.observed_generation == found.metadata.generation
@@ -350,7 +350,7 @@ async def test_a_policy_holds_for_those_it_selects_and_lets_go_when_it_changes(s
         assert selected in (1, 2)  # 2 where the new owner of the field dropped the selector
 
 
-async def test_what_is_wrong_with_a_policy_is_said_on_it_and_the_rest_counts(shop, installed):
+async def test_what_is_wrong_with_a_policy_is_reported_on_it_and_the_rest_counts(shop, installed):
     await shop.config("a")
     await shop.deploy("web")
     night = {"cron": "0 2 * * *", "duration": "1h", "timeZone": "Europe/Atlantis"}
@@ -368,7 +368,7 @@ async def test_what_is_wrong_with_a_policy_is_said_on_it_and_the_rest_counts(sho
         await shop.waits("web", "schedule")  # a window that cannot be read stays shut
 
 
-async def test_the_policy_of_a_cluster_counts_where_nobody_nearer_speaks(shop, installed):
+async def test_the_policy_of_a_cluster_counts_where_no_nearer_setting_exists(shop, installed):
     await shop.config("a")
     for name in ("web", "own"):
         await shop.deploy(

@@ -125,7 +125,7 @@ def shipshape(site, **environ):
     return station(site.client, site.namespace, "shipshape", **{**values, "WATCH_NAMESPACE": site.namespace, **environ})
 
 
-async def test_shipshape_a_configmap_outside_of_the_selector_or_without_environment_restarts_nobody(site):
+async def test_shipshape_a_configmap_outside_of_the_selector_or_without_environment_restarts_nothing(site):
     await site.source("app", labels=env(), mode="a")
     await site.source("other", labels=env(app="shop"), mode="a")
     await site.source("nowhere", labels={"app": "web"}, mode="a")
@@ -167,7 +167,7 @@ async def test_shipshape_only_a_change_of_data_restarts_and_metadata_costs_no_re
             await site.source(labels=env(), annotations={"note": "1"}, mode="a")
             await site.source(labels={**env(), "more": "1"}, mode="a")
             await settled(process)
-        assert [one for one in log.writes if "/deployments/" in one] == []
+        assert [write for write in log.writes if "/deployments/" in write] == []
         await site.source(labels=env(), mode="b")
         await site.restarted(1)
 
@@ -210,7 +210,7 @@ async def test_shipshape_a_restart_writes_the_time_and_the_hash_of_the_new_data_
         with RequestLog(site.client) as log:
             await site.source(labels=env(), mode="b")
             await site.restarted(1)
-        assert len([one for one in log.writes if one.startswith("PATCH ") and "/deployments/web" in one]) == 1
+        assert len([write for write in log.writes if write.startswith("PATCH ") and "/deployments/web" in write]) == 1
         marks = await site.marks()
         assert marks[HASH] == ShipshapeHash()(CM, {"mode": "b"}, None)
         assert marks[AT].endswith("Z")
@@ -273,7 +273,7 @@ async def test_shipshape_a_flush_that_keeps_failing_is_given_up_counted_and_foun
         await site.restarted(2)
 
 
-async def test_shipshape_a_deleted_configmap_restarts_nobody_and_one_that_comes_back_only_with_new_data(site):
+async def test_shipshape_a_deleted_configmap_restarts_nothing_and_one_that_comes_back_only_with_new_data(site):
     await site.source(labels=env(), mode="a")
     await site.workload(labels=env())
     async with shipshape(site) as process:
@@ -428,7 +428,7 @@ async def test_xing_a_workload_without_checksums_gets_them_without_a_restart_and
             await site.source(mode="b")
             await site.restarted(1, kind=kind)
             await settled(process)
-        assert len([one for one in log.writes if one.startswith("PATCH ") and f"/{kind.lower()}s/" in one]) == 1
+        assert len([write for write in log.writes if write.startswith("PATCH ") and f"/{kind.lower()}s/" in write]) == 1
         assert json.loads((await site.annotations(kind=kind))[CHECKSUMS]) == json.loads(recorded(site, app="b"))
         assert len((await site.marks(kind=kind))[STAMP]) == len("Mar  5 14:03:09")
 
@@ -448,7 +448,7 @@ async def test_xing_recorded_checksums_say_what_was_missed(site, mode, restarts)
 
 
 @pytest.mark.parametrize("junk", ["null", "[]", "junk", '{"configmap/x/y":1}', ""])
-async def test_xing_checksums_that_cannot_be_read_are_as_none_and_stop_nobody(site, junk):
+async def test_xing_checksums_that_cannot_be_read_are_as_none_and_stop_nothing_else(site, junk):
     await site.source(mode="a")
     await site.workload(annotations={ENABLED: "enabled", CHECKSUMS: junk})
     await site.workload("other", annotations={ENABLED: "enabled"})
@@ -559,7 +559,7 @@ async def rival(site, name="stakater-reloader-lock", holder="rival-0", namespace
 
 
 @pytest.mark.parametrize("name", ["stakater-reloader-lock", "reloader-leader-election", "wave"])
-async def test_while_a_rival_leads_nothing_is_written_and_when_it_is_gone_nothing_was_lost(site, name):
+async def test_while_a_conflicting_controller_leads_nothing_is_written_and_when_it_is_gone_nothing_was_lost(site, name):
     await site.source(labels=env(), mode="a")
     await site.workload(labels=env(), template={HASH: ShipshapeHash()(CM, {"mode": "old"}, None)})
     await rival(site, name)
@@ -575,7 +575,7 @@ async def test_while_a_rival_leads_nothing_is_written_and_when_it_is_gone_nothin
         assert process.manager.ready()["reload rivals"] is None
 
 
-async def test_a_lease_in_a_namespace_of_somebody_holds_that_namespace_and_nobody_else(site):
+async def test_a_lease_in_a_tenant_namespace_holds_that_namespace_and_no_other(site):
     theirs = Site(site.client, f"{site.namespace}-theirs")
     await site.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": theirs.namespace}})
     for place in (site, theirs):
@@ -610,7 +610,7 @@ async def test_in_the_shadow_nothing_is_written_and_decisions_are_reported(site)
                         return (await response.json())["waiting"] == 1
 
                 await eventually(ours, "our restart waits for its counterpart", timeout=LONG)
-        assert [one for one in log.writes if "/deployments/" in one] == []
+        assert [write for write in log.writes if "/deployments/" in write] == []
         assert APPLIED not in await site.annotations()
 
 

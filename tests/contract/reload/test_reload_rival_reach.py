@@ -65,7 +65,7 @@ def tools(client, cluster, namespace):
     return Tools(client, namespace)
 
 
-async def test_a_rival_that_may_act_everywhere_holds_everything_from_the_first_moment_on(tools):
+async def test_a_conflicting_controller_that_may_act_everywhere_holds_everything_from_the_first_moment_on(tools):
     await tools.install(bound=True)
     await tools.lead("reloader-0")
     async with tools.watched() as rivals:
@@ -74,7 +74,7 @@ async def test_a_rival_that_may_act_everywhere_holds_everything_from_the_first_m
         await eventually(lambda: rivals.problem("elsewhere") is None, "nobody leads any more", timeout=LIMIT)
 
 
-async def test_a_lease_whose_holder_is_no_pod_holds_its_namespace(tools):
+async def test_a_lease_whose_holder_is_not_a_pod_holds_its_namespace(tools):
     await tools.install(bound=True)
     await tools.lead("somebody")
     async with tools.watched() as rivals:

@@ -52,7 +52,7 @@ async def test_a_workload_with_its_annotations_is_a_finding_when_its_dialect_is_
     assert "add it to reload.dialects" in found.effects[0].why
 
 
-async def test_a_workload_that_our_own_annotation_restarts_anyway_is_no_finding(place, web):
+async def test_a_workload_that_our_own_annotation_restarts_anyway_is_not_a_finding(place, web):
     await web(AUTO | {"steersman.dev/reload": "auto"})
     found = await forecast_takeover(RELOADER, settings(), place)
     assert (found.kept, found.effects) == (1, ())

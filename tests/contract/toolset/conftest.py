@@ -61,7 +61,7 @@ class Site:
         await self.client.patch(ConfigMap, name, patch, namespace=self.namespace, field_manager=manager)
 
     async def events(self):
-        return {one.reason for one in (await self.client.list(Event, namespace=self.namespace)).items}
+        return {event.reason for event in (await self.client.list(Event, namespace=self.namespace)).items}
 
     async def told(self, reason):
         async def fact():

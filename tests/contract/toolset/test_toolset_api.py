@@ -107,7 +107,7 @@ async def test_answers_come_in_the_documented_form(served):
                 assert answer.status == expected, media
         async with session.post(path, json={"tools": [{"type": "x", "endpoint": "http://u:p@h"}]}) as answer:
             value = await answer.json()
-        assert [one["field"] for one in value["errors"]] == ["tools[0].name", "tools[0].endpoint"]
+        assert [error["field"] for error in value["errors"]] == ["tools[0].name", "tools[0].endpoint"]
 
 
 async def test_writes_are_off_by_default_and_reading_needs_a_token(embedded, client, namespace):

@@ -60,7 +60,7 @@ async def keys(client, namespace):
 
 
 @pytest.mark.timeout(300)
-async def test_bad_input_of_every_kind_is_told_once_and_disturbs_nobody(cluster, client, namespace, hostile):
+async def test_bad_input_of_every_kind_is_reported_once_and_disturbs_nothing_else(cluster, client, namespace, hostile):
     asked = {"toolset": "true", "toolset-type": "loki"}
     bad = {
         "userinfo": {"toolset-endpoint": f"http://u:p@userinfo.{namespace}:80"},
@@ -121,12 +121,12 @@ async def test_bad_input_of_every_kind_is_told_once_and_disturbs_nobody(cluster,
 
         async def told():
             rows = (await client.list(Event, namespace=namespace)).items
-            messages = [one.message for one in rows]
+            messages = [row.message for row in rows]
             assert all(any(f"/{name}:" in text for text in messages) for name in bad), messages
-            return {one.reason for one in rows} >= exactly.keys() | asking
+            return {row.reason for row in rows} >= exactly.keys() | asking
 
         await eventually(told, "an Event each", timeout=120)
-        assert "OPENAI" not in str([one.message for one in (await client.list(Event, namespace=namespace)).items])
+        assert "OPENAI" not in str([event.message for event in (await client.list(Event, namespace=namespace)).items])
         found = await keys(client, namespace)
         assert len([key for key in found if key.startswith("loki")]) == 2
 
@@ -251,7 +251,7 @@ async def test_a_call_that_one_process_could_not_make_is_made_by_the_next_and_on
 
 
 @pytest.mark.timeout(300)
-async def test_the_consumer_is_told_by_a_call_or_by_its_template(embedded, client, namespace):
+async def test_the_consumer_is_notified_by_a_call_or_by_its_template(embedded, client, namespace):
     called = asyncio.Event()
 
     async def reload(request):

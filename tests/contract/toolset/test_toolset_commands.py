@@ -100,7 +100,7 @@ def test_a_service_that_cannot_be_read_is_reported_and_the_rest_of_the_plan_is_s
     assert "nothing would restart" in said.out
 
 
-def test_validate_tells_good_from_bad(tmp_path, capsys):
+def test_validate_accepts_good_and_refuses_bad(tmp_path, capsys):
     path = tmp_path / "overrides.yaml"
     for text, expected in (("grafana: {enabled: false}", 0), ("grafana: {url: 'http://g'}", 0), ("x: {a: 1}", 3)):
         path.write_text(text)
@@ -125,7 +125,7 @@ def test_merge_joins_the_parts_of_a_split_configmap(tmp_path, capsys):
     target = tmp_path / "joined.yaml"
     assert run(capsys, "merge", tmp_path / "1", tmp_path / "2", "--to", target)[0] == 0
     config = yaml.safe_load(target.read_text())["toolsets"]["prometheus/metrics"]["config"]
-    assert [one["name"] for one in config["instances"]] == ["n1", "n2"]
+    assert [instance["name"] for instance in config["instances"]] == ["n1", "n2"]
 
 
 async def test_discover_diff_explain_and_restore_on_a_server(cluster, client, namespace, tmp_path, capsys):

@@ -31,7 +31,7 @@ def config(name, namespace, **spec):
     return {"apiVersion": "steersman.dev/v1alpha1", "kind": "ToolsetConfig", "metadata": meta, "spec": spec}
 
 
-async def test_a_toolsetconfig_keeps_a_configmap_of_its_own_and_tells_how_it_is(defined, client, namespace):
+async def test_a_toolsetconfig_keeps_a_configmap_of_its_own_and_reports_its_state(defined, client, namespace):
     section = ToolsetSection(name="", namespaces=[namespace], health_check=HealthConfig(enabled=False))
     served = frozenset({ToolsetConfig.KIND})
     labels = {"app": "prometheus", "team": "sre"}
@@ -118,7 +118,7 @@ async def test_a_toolsetconfig_sees_other_namespaces_only_when_its_own_is_truste
         await holds("bold", "kubernetes", "grafana")
 
 
-async def test_a_toolsetconfig_that_names_a_configmap_of_others_leaves_it_alone_and_says_so(defined, client, namespace):
+async def test_a_toolsetconfig_that_names_a_foreign_configmap_leaves_it_alone_and_says_so(defined, client, namespace):
     section = ToolsetSection(name="", namespaces=[namespace], health_check=HealthConfig(enabled=False))
     body = {
         "apiVersion": "v1",
@@ -150,7 +150,7 @@ async def test_a_toolsetconfig_that_names_a_configmap_of_others_leaves_it_alone_
         after = await client.get(ConfigMap.KIND, "shop", namespace=namespace)
         assert after["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
         events = await client.list(Event, namespace=namespace)
-        assert any(one.reason == "NameConflict" and one.involved_object.name == "thief" for one in events.items)
+        assert any(event.reason == "NameConflict" and event.involved_object.name == "thief" for event in events.items)
         with pytest.raises(NotFound):  # nor is what it holds copied elsewhere
             await client.get(ConfigMap, "shop-overrides-backup", namespace=namespace)
         await client.delete(ConfigMap, "shop", namespace=namespace)

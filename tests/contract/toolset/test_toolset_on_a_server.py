@@ -112,7 +112,7 @@ async def test_a_deleted_configmap_comes_back_with_its_overrides(site):
         await site.counted("toolset_configmap_reconcile_total", operation="update", status="success")
 
 
-async def test_bytes_that_somebody_put_there_come_back_too(site):
+async def test_bytes_that_a_user_wrote_come_back_too(site):
     async with site.running():
         await site.has("kubernetes-toolset.yaml")
         await site.patch({"binaryData": {"logo.png": "AAEC"}})
@@ -127,7 +127,7 @@ async def test_bytes_that_somebody_put_there_come_back_too(site):
         await site.has("kubernetes-toolset.yaml")
 
 
-async def test_overrides_survive_a_deletion_that_nobody_watched(site):
+async def test_overrides_survive_a_deletion_that_was_not_watched(site):
     async with site.running():
         await site.has("kubernetes-toolset.yaml")
         await site.patch({"data": {"overrides.yaml": OVERRIDES}})
@@ -138,7 +138,7 @@ async def test_overrides_survive_a_deletion_that_nobody_watched(site):
         assert data["overrides.yaml"] == OVERRIDES
 
 
-async def test_overrides_that_nobody_can_read_keep_their_bytes_and_the_last_good_ones_stay_in_force(site):
+async def test_overrides_that_cannot_be_read_keep_their_bytes_and_the_last_good_ones_stay_in_force(site):
     rows = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))]
     bomb, error = "\n".join(rows), "kubernaut.io/override-error"
     await site.add("prometheus-server", **PROMETHEUS)
@@ -171,7 +171,7 @@ async def test_overrides_that_nobody_can_read_keep_their_bytes_and_the_last_good
         await eventually(cleared, timeout=90)
 
 
-async def test_an_immutable_configmap_is_told_about_and_made_again_only_when_that_is_allowed(site):
+async def test_an_immutable_configmap_is_reported_and_made_again_only_when_that_is_allowed(site):
     async with site.running():
         await site.has("kubernetes-toolset.yaml")
         await site.patch({"immutable": True, "data": {"overrides.yaml": OVERRIDES}})
@@ -210,7 +210,7 @@ async def test_a_key_that_another_manager_takes_is_taken_back(site):
         await site.counted("toolset_configmap_drift_detected_total", drift_type="ownership")
 
 
-async def test_a_stale_key_that_somebody_else_owns_too_is_pruned(site):
+async def test_a_stale_key_that_another_manager_owns_too_is_pruned(site):
     await site.add("prometheus-server", **PROMETHEUS)
     async with site.running():
         data = await site.has("prometheus-toolset.yaml")

@@ -68,7 +68,7 @@ async def test_configmaps_that_only_have_the_names_of_a_part_and_a_copy_stay_as_
     assert [await site.target(name) for name in names] == before
 
 
-async def test_a_name_that_somebody_takes_before_a_part_needs_it_is_left_to_them(site):
+async def test_a_name_that_is_taken_before_a_part_needs_it_is_not_used(site):
     names = [f"prometheus-{number}" for number in range(8)]
     for name in names[:2]:
         await site.add(name, **PROMETHEUS)
@@ -81,7 +81,7 @@ async def test_a_name_that_somebody_takes_before_a_part_needs_it_is_left_to_them
             await site.add(name, **PROMETHEUS)
 
         async def complete():
-            parts = [one["part"] for one in yaml.safe_load((await site.data())["index.yaml"])["parts"]]
+            parts = [part["part"] for part in yaml.safe_load((await site.data())["index.yaml"])["parts"]]
             keys = {key for part in parts for key in await site.data(f"{NAME}-{part}")}
             assert len([key for key in keys if key.startswith("prometheus-")]) == 8, keys
             return parts

@@ -55,7 +55,7 @@ class Pair:
     async def told(self):
         async def fact():
             rows = (await self.client.list(Event, namespace=self.first)).items
-            return [one.message for one in rows if one.reason == "ListFailed"]
+            return [row.message for row in rows if row.reason == "ListFailed"]
 
         return await eventually(fact, "an Event says what cannot be listed", timeout=90)
 

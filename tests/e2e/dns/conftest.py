@@ -85,8 +85,8 @@ class Steersman:
 
 @pytest.fixture
 async def site(real, client, dns_kinds, namespace, named):
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two, named("ns3", secret=one.secret) as three:
-        made = Site(client, namespace, [one, two], [three])
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2, named("ns3", secret=ns1.secret) as ns3:
+        made = Site(client, namespace, [ns1, ns2], [ns3])
         await made.instances()
         await made.zone("example.org")
         yield made

@@ -40,13 +40,13 @@ QUICK = {"drift_period": SOON, "not_ready": SOON, "server_pause": SOON}
 @pytest.fixture
 async def pair(cluster, client, dns_kinds, namespace, named):
     """An honest primary, and one that may lie."""
-    async with named("ns1") as one, named("ns2", secret=one.secret) as two, Liar(two) as liar:
-        made = Site(client, namespace, [one, liar])  # type: ignore[list-item]
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as ns2, Liar(ns2) as liar:
+        made = Site(client, namespace, [ns1, liar])  # type: ignore[list-item]
         await made.instances()
         yield made
 
 
-def test_the_lies_are_told_as_they_are_called():
+def test_wrong_answers_are_given_by_name():
     """Else the tests below would show nothing."""
     key = dns.tsig.Key("operator", b"a guess", dns.tsig.HMAC_SHA256)
     answer = dns.message.make_response(dns.message.make_query("example.org", "SOA"))
@@ -62,8 +62,8 @@ DATA = {(b"", NS): RRset(60, frozenset({name_of("ns1.example.net")}))}
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_no_question_to_a_server_is_answered_by_a_liar(named, lie):
-    async with named("ns1") as one, Liar(one) as liar:
-        key = Key(one.key_name, "hmac-sha256", base64.b64decode(one.secret))
+    async with named("ns1") as ns1, Liar(ns1) as liar:
+        key = Key(ns1.key_name, "hmac-sha256", base64.b64decode(ns1.secret))
         server = Server(
             NamespacedName("i", "n"), "0", "primary", liar.address, liar.dns_port, liar.rndc_port, Keys(key, key, key)
         )

@@ -110,4 +110,6 @@ async def pool(full, admin):
 async def _ready(client, name):
     node = await client.get(Node, name)
     taints = {taint.key for taint in node.spec.taints}
-    return "node.kubernetes.io/not-ready" not in taints and any(one.type == "Ready" for one in node.status.conditions)
+    return "node.kubernetes.io/not-ready" not in taints and any(
+        condition.type == "Ready" for condition in node.status.conditions
+    )

@@ -335,7 +335,9 @@ async def _is_ready(client, name, namespace):
     return (await status_of(client, name, namespace)).get("ready") is True
 
 
-async def test_restricted_pods_pass_a_restricted_namespace_and_others_are_told(admin, operator, pool, namespace, full):
+async def test_restricted_pods_pass_a_restricted_namespace_and_others_are_reported(
+    admin, operator, pool, namespace, full
+):
     node = await pool()
     enforce = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await admin.patch(Namespace, namespace, enforce)

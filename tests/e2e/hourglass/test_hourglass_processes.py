@@ -208,7 +208,7 @@ async def _events(client, namespace):
 def _listening(log):
     whole = log.read_bytes().rpartition(b"\n")[0]  # the last line may be half written
     lines = [msgspec.json.decode(line) for line in whole.splitlines() if line.startswith(b"{")]
-    return next((f"127.0.0.1:{one['port']}" for one in lines if one["event"] == "listening"), None)
+    return next((f"127.0.0.1:{line['port']}" for line in lines if line["event"] == "listening"), None)
 
 
 async def test_an_idle_operator_writes_nothing(admin, alone, pool, namespace, full):

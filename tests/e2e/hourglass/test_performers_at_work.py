@@ -372,5 +372,5 @@ async def test_an_account_of_its_own_keeps_its_token_and_others_get_none(admin, 
     assert await admin.get(ServiceAccount, "default", namespace=namespace)
     for name in ("plain", "own"):
         await ready_performer(admin, name, namespace)
-    assert not [one for one in (await pod_of(admin, "plain", namespace)).spec.volumes if one.projected]
-    assert [one for one in (await pod_of(admin, "own", namespace)).spec.volumes if one.projected]
+    assert not [volume for volume in (await pod_of(admin, "plain", namespace)).spec.volumes if volume.projected]
+    assert [volume for volume in (await pod_of(admin, "own", namespace)).spec.volumes if volume.projected]

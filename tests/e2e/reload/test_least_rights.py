@@ -74,11 +74,15 @@ async def used_rights(log, user, since):
     """(group, resource with subresource, verb) of everything the user asked for, and what was refused."""
     asked = log.entries(user=user, since=since)
     used = {
-        (one.group, f"{one.resource}/{one.subresource}" if one.subresource else one.resource, one.verb)
-        for one in asked
-        if one.resource
+        (
+            request.group,
+            f"{request.resource}/{request.subresource}" if request.subresource else request.resource,
+            request.verb,
+        )
+        for request in asked
+        if request.resource
     }
-    return used, [f"{one.verb} {one.uri}" for one in asked if one.status in (401, 403)]
+    return used, [f"{request.verb} {request.uri}" for request in asked if request.status in (401, 403)]
 
 
 async def put_policy(client, namespace):
@@ -110,7 +114,7 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(
     for manifest in manifests:
         await client.create(manifest)
     await put_policy(client, namespace)
-    kinds = {(one.kind.group, one.kind.plural) for one in await client.api_resources()}
+    kinds = {(resource.kind.group, resource.kind.plural) for resource in await client.api_resources()}
     served = kinds | {(group, f"{plural}/status") for group, plural in kinds}
     token = await client.create_token("steersman", namespace=namespace)
     path = tmp_path / "kubeconfig"
@@ -139,7 +143,10 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(
         if not knows:
             _, refused = await used_rights(real.audit, user, since)
             assert refused
-            assert all("metadata.name" not in one and ("/secrets" in one or "/configmaps" in one) for one in refused)
+            assert all(
+                "metadata.name" not in refusal and ("/secrets" in refusal or "/configmaps" in refusal)
+                for refusal in refused
+            )
             return
         await put(client, namespace, "ConfigMap", "3")  # beyond the budget: who writes it is read
         await put(client, namespace, "Secret", "3")
@@ -158,7 +165,7 @@ async def test_the_program_runs_with_exactly_the_rights_that_rbac_prints(
             assert not refused
             # a server that streams its lists is not asked for one; older servers are
             # and a right to a kind that this cluster does not have cannot be used
-            idle = {one for one in granted - used if one[2] != "list" and one[:2] in served}
+            idle = {rule for rule in granted - used if rule[2] != "list" and rule[:2] in served}
             assert not idle, f"granted and not used: {idle}"
             return True
 

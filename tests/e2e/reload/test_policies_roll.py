@@ -85,16 +85,16 @@ async def waves_roll(client, namespace):
 
         async def over():
             history = view_of(coordinator, 0.0).history
-            return len(history) == 3 and all(one.outcome.phase == "available" for one in history) and history
+            return len(history) == 3 and all(restart.outcome.phase == "available" for restart in history) and history
 
         history = await eventually(over, "all three are available", timeout=LIMIT)
-    order = [one.workload.name for one in sorted(history, key=lambda one: one.at)]
+    order = [restart.workload.name for restart in sorted(history, key=lambda restart: restart.at)]
     times = {}
     for name, (kind, _) in WAVES.items():
         found = await client.get(KINDS[kind], name, namespace=namespace)
         times[name] = parse_time(found["spec"]["template"]["metadata"]["annotations"]["steersman.dev/restarted-at"])
     assert sorted(times, key=times.__getitem__) == ["db", "api", "web"], order
-    assert all(one.outcome.seconds is not None for one in history)
+    assert all(restart.outcome.seconds is not None for restart in history)
     for pod in (await client.list(Pod, namespace=namespace)).items:
         if not pod.metadata.deletion_timestamp:
             assert pod.annotations.get("steersman.dev/restarted-for") == "configmap/app#mode", pod.name

@@ -103,7 +103,7 @@ async def test_a_profile_adopts_restarts_once_and_ends_as_asked(full, client, na
 
     async def adopted():
         found = [await web(kind) for kind in program.kinds]
-        return all("steersman.dev/applied" in one["metadata"]["annotations"] for one in found)
+        return all("steersman.dev/applied" in item["metadata"]["annotations"] for item in found)
 
     await eventually(adopted, "they are taken over", timeout=LONG)
     assert await templates() == before  # nobody touched them

@@ -161,7 +161,7 @@ async def test_killed_a_hundred_times_while_sources_change_it_ends_with_the_last
     assert await process.wait() == 0
 
 
-async def test_a_leader_that_dies_in_the_middle_of_many_restarts_is_replaced_and_nobody_is_restarted_twice(
+async def test_a_leader_that_dies_in_the_middle_of_many_restarts_is_replaced_and_nothing_is_restarted_twice(
     full, client, namespace, program, tmp_path
 ):
     names = [f"web-{number}" for number in range(40)]

@@ -120,7 +120,7 @@ async def test_every_reference_and_every_kind_of_workload_restarts_once(full, cl
             return [await restarts(client, namespace, kind, name) for kind, name in WORKLOADS]
 
         async def all_are(number):
-            return all(one == number for one in await counts())
+            return all(count == number for count in await counts())
 
         await eventually(lambda: all_are(0), "all are seeded", timeout=LONG)
         await put_sources(client, namespace, "b")

@@ -63,9 +63,9 @@ async def something_of_each(client, dns_kinds, namespace, named):
         service("grafana", namespace=namespace, labels={"app": "grafana"}, annotations=well, ports=[3000])
     )
     await client.create(service("prometheus", namespace=namespace, labels={"app": "prometheus"}, ports=[9090]))
-    async with named("ns1") as one, named("ns2", secret=one.secret) as down:
+    async with named("ns1") as ns1, named("ns2", secret=ns1.secret) as down:
         await down.kill()
-        site = Site(client, namespace, [one, down])
+        site = Site(client, namespace, [ns1, down])
         await site.instances()
         await site.zone("dashboard.example")
         yield

@@ -50,7 +50,7 @@ def test_the_wheel_is_the_same_when_it_is_built_again(wheel, tmp_path):
     assert wheel_in(tmp_path).read_bytes() == wheel.read_bytes()
 
 
-def test_nobody_may_write_and_nothing_gains_rights(image):
+def test_no_client_may_write_and_nothing_gains_rights(image):
     modes = {path: path.lstat().st_mode for path in image.rglob("*")}
     assert [path for path, mode in modes.items() if mode & 0o222 and not stat.S_ISLNK(mode)] == []
     assert [path for path, mode in modes.items() if mode & (stat.S_ISUID | stat.S_ISGID)] == []
@@ -71,7 +71,7 @@ def test_it_is_small(image):
     assert size < 200 * 2**20
 
 
-def test_it_starts_as_nobody_in_particular_with_nothing_but_itself(image):
+def test_it_starts_as_an_anonymous_user_with_nothing_but_itself(image):
     if os.geteuid() != 0:
         unavailable("only root can change the root directory")
     environment = {"PYTHONHOME": "/usr", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -62,10 +62,12 @@ async def test_the_program_gets_ready_with_the_charts_account_and_nothing_is_ref
         assert leaves_no_core(program.pid)
         user = f"system:serviceaccount:{namespace}:{name}"
         refused = [
-            f"{one.verb} {one.uri}" for one in real.audit.entries(user=user, since=since) if one.status in (401, 403)
+            f"{entry.verb} {entry.uri}"
+            for entry in real.audit.entries(user=user, since=since)
+            if entry.status in (401, 403)
         ]
         # A namespace of another test that is going away refuses every Event, whoever sends it.
-        assert [one for one in refused if "/events" not in one or namespace in one] == []
+        assert [refusal for refusal in refused if "/events" not in refusal or namespace in refusal] == []
     finally:
         await program.stop(deadline=30)
         await helm("uninstall", release, *where)

@@ -141,7 +141,7 @@ class Move:
         user = f"system:serviceaccount:{self.namespace}:{self.release}-steersman"
         asked = self.server.audit.entries(user=user, since=self.since)
         assert asked
-        assert [f"{one.verb} {one.uri}" for one in asked if one.status in (401, 403)] == []
+        assert [f"{request.verb} {request.uri}" for request in asked if request.status in (401, 403)] == []
         await self.helm("uninstall", self.release, "-n", self.namespace)
         await self.follow("back", f"kubectl -n {self.namespace} scale")
         theirs = await self.client.get(Deployment, "the-original", namespace=self.namespace)
@@ -220,7 +220,7 @@ async def test_reload_controllers(move, client, namespace, program):
     assert await restarted()
 
 
-async def test_what_would_restart_is_said_before_anything_does(move, client, namespace):
+async def test_what_would_restart_is_reported_before_anything_does(move, client, namespace):
     original = ORIGINALS[2](namespace)
     await put_source(client, namespace, "a")
     await put_workload(client, original, "a")

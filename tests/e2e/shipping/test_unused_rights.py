@@ -115,19 +115,19 @@ class Stage:
     def idle(self, operator, granted):
         """What was granted and not used, once nothing was refused."""
         asked = self.server.audit.entries(user=f"system:serviceaccount:{self.namespace}:steersman", since=self.since)
-        assert [f"{one.verb} {one.uri}" for one in asked if one.status in (401, 403)] == []
+        assert [f"{request.verb} {request.uri}" for request in asked if request.status in (401, 403)] == []
         used = {
             (
-                "/".join(filter(None, (one.resource, one.subresource)))
-                + (f".{one.group}" if "events.k" in one.group else ""),
-                one.verb,
+                "/".join(filter(None, (request.resource, request.subresource)))
+                + (f".{request.group}" if "events.k" in request.group else ""),
+                request.verb,
             )
-            for one in asked
+            for request in asked
         }
         # an apply that makes an object is a patch in the log, and needs the right to create
-        used |= {(one.resource, "create") for one in asked if one.verb == "patch" and one.status == 201}
+        used |= {(request.resource, "create") for request in asked if request.verb == "patch" and request.status == 201}
         # a server that streams its lists is not asked for one; older servers are
-        return sorted(one for one in granted - used - UNSEEN[operator].keys() if one[1] != "list")
+        return sorted(rule for rule in granted - used - UNSEEN[operator].keys() if rule[1] != "list")
 
     async def all_used(self, operator, granted):
         async def none_idle():

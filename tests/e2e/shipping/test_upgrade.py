@@ -120,7 +120,7 @@ class Shop:
     async def templates(self):
         """How many templates each has had: every one is a ReplicaSet that is kept."""
         found = (await self.client.list(ReplicaSet, namespace=self.namespace)).items
-        return [sum(one.labels.get("app") == name for one in found) for name in self.names]
+        return [sum(item.labels.get("app") == name for item in found) for name in self.names]
 
     def restarted(self, times):
         async def so_often():

@@ -92,7 +92,7 @@ async def test_a_real_node_exporter_is_nothing_that_can_be_asked(programs):
         assert (await ask(name, port)).outcome is not ProbeOutcome.OK, name
 
 
-async def test_a_real_prometheus_is_no_grafana_and_no_elasticsearch(programs):
+async def test_a_real_prometheus_is_not_a_grafana_and_no_elasticsearch(programs):
     port = port_of(programs["prometheus"])
     assert (await ask("grafana", port)).outcome is not ProbeOutcome.OK
     assert (await ask("elasticsearch", port)).outcome is not ProbeOutcome.OK

@@ -44,7 +44,7 @@ class Liar:
         for port, framed in ((self.named.dns_port, 2), (self.named.rndc_port, 4)):
             serve = self._serving(port, framed)
             self._servers.append(await asyncio.start_server(serve, self.address, 0))
-        self.dns_port, self.rndc_port = (one.sockets[0].getsockname()[1] for one in self._servers)
+        self.dns_port, self.rndc_port = (server.sockets[0].getsockname()[1] for server in self._servers)
         return self
 
     async def __aexit__(self, *_: object) -> None:

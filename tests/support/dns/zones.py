@@ -146,7 +146,9 @@ class Site:
         within = {self.namespace, *namespaces}
         import msgspec
 
-        parts = msgspec.structs.replace(parts, controllers=[one.within(within) for one in parts.controllers])
+        parts = msgspec.structs.replace(
+            parts, controllers=[controller.within(within) for controller in parts.controllers]
+        )
         manager = Manager(self.client, registry=registry, clock=clock, dry_run=dry_run)
         manager.include("dns", parts)
         task = asyncio.create_task(manager.run())
@@ -260,7 +262,7 @@ class Site:
     ) -> bool:
         """Whether every server answers exactly that."""
         found = [await values(server, name, kind) for server in servers or self.servers]
-        assert all(one == set(wanted) for one in found), f"{name} {kind}: {found}"
+        assert all(item == set(wanted) for item in found), f"{name} {kind}: {found}"
         return True
 
 

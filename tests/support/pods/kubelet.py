@@ -154,7 +154,7 @@ class ProcessKubelet:
         space = self.namespace
         pods = (await self.client.list(Pod, namespace=space)).items
         maps = {one.name: one for one in (await self.client.list(ConfigMap, namespace=space)).items}
-        secrets = {one.name: one for one in (await self.client.list(Secret, namespace=space)).items}
+        secrets = {secret.name: secret for secret in (await self.client.list(Secret, namespace=space)).items}
         sources = _Sources(maps, secrets)
         await asyncio.gather(*(self._cared(pod, sources) for pod in pods))
         known = {pod.metadata.uid for pod in pods}

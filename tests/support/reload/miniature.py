@@ -310,7 +310,7 @@ class World:
     def decoded(self, manifest: Manifest) -> Any:
         kind = manifest["kind"]
         seen: tuple[Any, ...] = (ConfigMapSource, SecretSource, NamespaceSettings, ProviderStatus, ProviderClass)
-        classes = {one.KIND.kind: one for one in seen}
+        classes = {item.KIND.kind: item for item in seen}
         cls = (classes | POLICIES).get(kind) or workload_class(self.rules[kind].kind)
         obj = codec_for(cls).object(msgspec.json.encode(manifest))
         if kind in self.rules:
@@ -356,7 +356,7 @@ def _merge_by_name(old: Any, new: Any) -> None:
         if isinstance(value, dict):
             _merge_by_name(old.get(field) or {}, value)
         elif isinstance(value, list):
-            named = {one["name"]: one for one in value}
+            named = {item["name"]: item for item in value}
             for one in old.get(field) or ():
                 mine = named.pop(one["name"], None)
                 if mine is not None:

@@ -107,7 +107,7 @@ class Listener(list[str]):
         self.began.set()
 
 
-async def test_a_handler_that_joins_while_the_first_list_is_told_hears_of_every_object_once(informer, server):
+async def test_a_handler_that_joins_while_the_first_list_is_delivered_sees_every_object_once(informer, server):
     first, second = [], []
 
     def joining(old, new, initial):
@@ -125,7 +125,7 @@ async def test_a_handler_that_joins_while_the_first_list_is_told_hears_of_every_
     assert sorted(second) == [("late", False), *((name, True) for name in names)]
 
 
-async def test_a_handler_that_leaves_while_a_list_is_told_hears_no_more(informer, server):
+async def test_a_handler_that_leaves_while_a_list_is_delivered_gets_no_more(informer, server):
     seen, others = Listener(informer), Listener(informer)
     server.objects = [thing(f"n{number:04}") for number in range(1200)]
     async with running(informer):
@@ -190,7 +190,7 @@ async def test_a_source_is_down_when_all_its_namespaces_are(refused, partial, se
         assert (informer.health().problem is not None, informer.health().partial) == (bool(refused), partial)
 
 
-async def test_an_unreadable_object_that_vanished_while_nobody_watched_is_no_problem_any_more(informer, server, clock):
+async def test_an_unreadable_object_that_vanished_while_unwatched_is_not_a_problem_any_more(informer, server, clock):
     gone, still = (DecodeFailure(ObjectMeta(name=name, namespace="shop"), "odd") for name in ("gone", "still"))
     server.undecodable = [gone, still]
     async with running(informer):
@@ -225,7 +225,7 @@ def test_sources_of_the_same_objects_have_names_of_their_own():
         assert registry.get_sample_value("steersman_cache_objects", {"cluster": "", "source": name}) == 0
 
 
-async def test_a_list_whose_telling_is_cancelled_is_told_to_its_end(informer, server):
+async def test_a_list_whose_delivery_is_cancelled_is_delivered_completely(informer, server):
     seen = Listener(informer)
     names = [f"n{number:04}" for number in range(1200)]
     server.objects = [thing(name) for name in names]

@@ -88,7 +88,7 @@ def notes(informer):
         return {obj.name: obj.note for obj in snapshot}
 
 
-async def test_objects_of_lists_and_events_are_stored_and_told_as_the_transform_leaves_them(informer, client):
+async def test_objects_of_lists_and_events_are_stored_and_delivered_as_the_transform_leaves_them(informer, client):
     told = []
     informer.add_handler(lambda _old, new, _initial: told.append(new.note))
     await client.send("ADDED", thing("b", 5))
@@ -97,7 +97,7 @@ async def test_objects_of_lists_and_events_are_stored_and_told_as_the_transform_
     assert told == ["l", "l", "o"]
 
 
-async def test_an_object_that_the_transform_fails_on_is_left_out_and_named_and_stops_nobody(informer, client):
+async def test_an_object_that_the_transform_fails_on_is_left_out_and_named_and_stops_nothing_else(informer, client):
     assert informer.has_synced()
     assert notes(informer) == {"a": "l"}
     assert "shop/bad left out: the transform failed: ValueError" in informer.health().problem

@@ -66,7 +66,7 @@ def test_a_relist_is_at_least_as_fresh_as_what_was_seen_and_is_not_paged():
 
 @pytest.mark.parametrize("error", [ResourceExpired("expired"), TOO_LARGE], ids=["expired", "too large"])
 @pytest.mark.parametrize("streaming", [True, False])
-def test_a_list_whose_revision_is_refused_is_repeated_at_once_with_the_most_recent(error, streaming):
+def test_a_list_whose_resource_version_is_refused_is_repeated_at_once_with_the_most_recent(error, streaming):
     known = ListWatchState(revision="7", streaming=streaming)
     progress, step = step_after(Failed(error), step=first_step(known), progress=known)
     assert step.revision == ""
@@ -84,7 +84,7 @@ def test_a_refused_most_recent_list_waits_instead_of_spinning(error):
     assert step.after > 0
 
 
-def test_a_complete_list_makes_the_last_revision_usable_again():
+def test_a_complete_list_makes_the_last_resource_version_usable_again():
     progress, step = step_after(Listed("9"), step=ListStep(""), progress=ListWatchState(revision="7", unavailable=True))
     assert (progress.revision, progress.unavailable) == ("9", False)
     assert step == WatchStep("9")
@@ -156,11 +156,11 @@ def test_whatever_can_be_listed_in_one_answer_or_in_pages_is_listed(size, fits, 
 # -- streaming -------------------------------------------------------------------------------------------------------
 
 
-def test_the_initial_state_is_streamed_when_nobody_has_said_otherwise():
+def test_the_initial_state_is_streamed_when_no_option_says_otherwise():
     assert first_step(ListWatchState()) == StreamStep("")
 
 
-def test_an_unsupported_stream_falls_back_to_lists_for_good():
+def test_an_unsupported_stream_falls_back_to_lists_permanently():
     progress, step = step_after(
         Failed(Invalid("sendInitialEvents is forbidden")), step=StreamStep(""), progress=ListWatchState()
     )
@@ -191,7 +191,7 @@ def test_a_watch_that_ends_regularly_is_continued_at_once_from_its_last_event():
     assert step == WatchStep("31")
 
 
-def test_a_quiet_watch_that_ran_its_time_is_no_failure():
+def test_a_quiet_watch_that_ran_its_time_is_not_a_failure():
     progress, step = step_after(Ended("7", events=0, seconds=300))
     assert step == WatchStep("7")
     assert progress.failures == 0
@@ -203,7 +203,7 @@ def test_a_very_short_watch_without_events_is_a_failure():
     assert progress.failures == 1
 
 
-def test_an_expired_watch_lists_from_the_last_revision():
+def test_an_expired_watch_lists_from_the_last_resource_version():
     _, step = step_after(
         Failed(ResourceExpired("too old"), "31", events=3), progress=ListWatchState(revision="7", streaming=False)
     )
@@ -268,7 +268,9 @@ def test_a_server_that_answers_now_and_then_is_not_asked_more_often_than_one_tha
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_after_silence_a_list_whose_revision_has_expired_too_is_repeated_at_once_with_the_most_recent(streaming):
+def test_after_silence_a_list_whose_resource_version_has_expired_too_is_repeated_at_once_with_the_most_recent(
+    streaming,
+):
     progress = ListWatchState(revision="7", streaming=streaming, silences=9, failed_at=999.0)
     progress, step = step_after(Failed(ResourceExpired("too old")), step=WatchStep("7"), progress=progress)
     _, step = step_after(Failed(ResourceExpired("too old")), step=step, progress=progress)
@@ -321,7 +323,7 @@ def test_retry_after_is_honoured():
     [ServerError("boom"), Unavailable("x"), RequestTimeout("x"), BadResponse("html")],
     ids=["500", "503", "timeout", "not kubernetes"],
 )
-def test_a_failing_watch_is_retried_and_only_a_lasting_failure_lists_anew(error):
+def test_a_failing_watch_is_retried_and_only_a_lasting_failure_lists_again(error):
     progress, kinds = ListWatchState(revision="7"), []
     for _ in range(5):
         progress, step = step_after(Failed(error, "7"), progress=progress)
@@ -329,7 +331,7 @@ def test_a_failing_watch_is_retried_and_only_a_lasting_failure_lists_anew(error)
     assert kinds == [WatchStep, WatchStep, WatchStep, WatchStep, StreamStep]
 
 
-def test_an_event_restores_confidence_in_the_revision():
+def test_an_event_restores_confidence_in_the_resource_version():
     progress = ListWatchState(revision="7", doubts=4)
     progress, step = step_after(Failed(ServerError("boom"), "8", events=1), progress=progress)
     assert isinstance(step, WatchStep)
@@ -385,7 +387,7 @@ def test_a_right_to_watch_that_comes_back_is_used():
 
 @pytest.mark.parametrize("limit", [REFUSED_LIMIT, SELDOM_LIMIT, SINGLE_LIMIT])
 @pytest.mark.parametrize("error", [NotFound("x"), Forbidden("x")])
-def test_what_is_missing_or_refused_is_asked_for_as_seldom_as_somebody_can_wait(limit, error):
+def test_what_is_missing_or_refused_is_asked_for_as_seldom_as_a_client_can_wait(limit, error):
     progress, now, waits = ListWatchState(streaming=False, refused_limit=limit), 1000.0, []
     step = ListStep("")
     for _ in range(40):
@@ -455,7 +457,7 @@ def test_events_and_then_a_410_again_and_again_are_listed_less_and_less_often(st
 
 
 @given(st.lists(st.one_of(failed, st.builds(Ended, st.just("9"), st.integers(0, 3), st.floats(0, 400))), max_size=30))
-def test_a_watch_never_starts_without_a_revision(outcomes):
+def test_a_watch_never_starts_without_a_resource_version(outcomes):
     progress, step = ListWatchState(), first_step(ListWatchState())
     for outcome in outcomes:
         progress, step = step_after(outcome, step=step, progress=progress)

@@ -317,7 +317,7 @@ async def test_an_expired_watch_relists_and_what_vanished_is_gone(server, sink, 
 # -- watching --------------------------------------------------------------------------------------------------------
 
 
-async def test_bookmarks_move_the_revision_that_a_new_watch_starts_from(server, sink, start):
+async def test_bookmarks_move_the_resource_version_that_a_new_watch_starts_from(server, sink, start):
     server.lists = [[("4", [])]]
     server.watches = [[bookmark(50)], [Silence]]
     await start(streaming=False)
@@ -360,7 +360,7 @@ async def test_a_failure_shows_in_the_status_and_goes_when_the_source_works_agai
     assert reflector.status.synced
 
 
-async def test_a_silent_connection_is_replaced_when_the_watch_is_over_and_nobody_said_so(server, start, clock):
+async def test_a_silent_connection_is_replaced_when_the_watch_is_over_and_no_end_was_sent(server, start, clock):
     server.lists = [[("4", [])]]
     server.watches = [[Silence], [Silence]]
     await start(streaming=False)
@@ -655,7 +655,7 @@ async def test_nothing_more_is_read_while_the_sink_is_still_busy(server, start):
 # -- events that came together ---------------------------------------------------------------------------------------
 
 
-async def test_events_that_came_together_are_told_in_their_order_whatever_they_are(server, sink, start):
+async def test_events_arrive_together_and_are_delivered_in_their_order_whatever_they_are(server, sink, start):
     together = [added("a", 8), added("b", 9), deleted("a", 10), bookmark(11), added("a", 12)]
     server.watches = [[bookmark(7, end=True), together, Silence]]
     reflector = await start()
@@ -678,7 +678,7 @@ async def test_the_end_of_the_initial_state_in_the_middle_of_a_batch_splits_it(s
     assert reflector.status.revision == "9"
 
 
-async def test_after_a_batch_that_was_told_a_410_lists_from_its_last_revision(server, sink, start, clock):
+async def test_after_a_batch_that_was_delivered_a_410_lists_from_its_last_resource_version(server, sink, start, clock):
     server.watches = [[bookmark(7, end=True), [added("a", 8), added("b", 9)], ResourceExpired("too old")], [Silence]]
     await start()
     await clock.advance(1)
@@ -693,7 +693,7 @@ async def test_a_batch_whose_last_event_is_a_bookmark_is_watched_from_there_agai
     assert server.requests[-1] == "watch '20'"
 
 
-async def test_objects_as_they_came_are_let_go_once_they_are_told(sink, start, server):
+async def test_objects_as_they_came_are_let_go_once_they_are_delivered(sink, start, server):
     """They hold values of Secrets, of which a projection keeps digests; the next event may be hours away."""
     came = []
 

@@ -254,7 +254,7 @@ async def test_names_stand_in_for_a_collection_until_it_has_been_read_whatever_e
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_an_optional_kind_that_is_removed_again_is_no_problem():
+async def test_an_optional_kind_that_is_removed_again_is_not_a_problem():
     clock = VirtualClock()
     client = Refusing(clock)
     client.trouble = None
@@ -319,7 +319,7 @@ def written(name, revision):
     return bench.store, sink
 
 
-def test_a_write_to_something_gone_again_is_no_ghost():
+def test_a_write_to_something_gone_again_is_not_a_ghost():
     store, _ = written("a", 10)
     assert store.get(ref("a")) is None
 

@@ -38,7 +38,7 @@ def names(objects) -> list[str]:
 # -- what came since a snapshot --------------------------------------------------------------------------------------
 
 
-def test_a_snapshot_can_tell_what_later_ones_show_and_when_that_changes(store):
+def test_a_snapshot_knows_what_later_ones_show_and_when_that_changes(store):
     before, after = thing("a", 1), thing("a", 2)
     store.upsert(before)
     told: list[NamespacedName] = []
@@ -77,7 +77,7 @@ def test_an_object_that_comes_twice_at_once_replaces_itself(store):
     assert list(store.snapshot()) == [other, second]
 
 
-def test_replace_shows_an_object_made_anew_under_the_same_name(store):
+def test_replace_shows_an_object_created_again_under_the_same_name(store):
     old, new = thing("a", 1, uid="one"), thing("a", 1, uid="two")
     store.replace([old], "1")
     assert store.replace([new], "2") == [Delta(old, new)]
@@ -122,7 +122,7 @@ def test_an_index_finds_an_object_by_each_of_its_values(store):
     assert names(store.snapshot().by_index("keys", "y")) == ["a", "b"]
 
 
-def test_an_index_forgets_values_nobody_has_any_more(store):
+def test_an_index_forgets_values_that_no_object_has(store):
     store.add_index("keys", lambda obj: obj.data or ())
     store.upsert(thing("a", 1, x="1"))
     store.upsert(thing("a", 2, y="1"))
@@ -259,7 +259,7 @@ def test_progress_of_one_namespace_says_nothing_about_writes_in_another(store):
     assert names(store.snapshot()) == ["a"]
 
 
-def test_revisions_that_are_not_numbers_end_an_overlay_with_the_next_event(store):
+def test_resource_versions_that_are_not_numbers_end_an_overlay_with_the_next_event(store):
     def opaque(revision, **data):
         return Thing(metadata=ObjectMeta(name="a", namespace="shop", uid="u", resource_version=revision), data=data)
 
@@ -365,7 +365,7 @@ TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-def test_the_store_knows_the_revision_it_has_reached():
+def test_the_store_knows_the_resource_version_it_has_reached():
     store: ObjectStore[Any] = ObjectStore()
     assert store.revision == ""
     store.replace([], "4", namespace="one")

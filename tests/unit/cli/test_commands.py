@@ -263,7 +263,9 @@ def no_metrics():
 
 
 @pytest.mark.parametrize(("operator", "waits"), [("dns", 12), ("hourglass", 2), ("reload", 0), ("toolset", 0)])
-def test_the_kinds_an_operator_waits_for_are_told_once_with_the_command_that_installs_them(operator, waits, no_metrics):
+def test_the_kinds_an_operator_waits_for_are_reported_once_with_the_command_that_installs_them(
+    operator, waits, no_metrics
+):
     loaded = load_operator(operator)
     none = frozenset[Kind]()
     parts = loaded.parts(loaded.config(), RuntimeEnvironment(served=none))
@@ -298,7 +300,7 @@ def test_settings_load_the_operators_that_are_used_and_no_others(tmp_path, text)
     assert ended.stdout == "['reload']\n"
 
 
-def test_what_a_service_is_is_told_in_words(tmp_path, capsys):
+def test_what_a_service_is_is_reported_in_words(tmp_path, capsys):
     (tmp_path / "services.yaml").write_text(
         "apiVersion: v1\nkind: Service\nmetadata: {name: prom, namespace: ops, labels: {app: prometheus}}\n"
         "spec: {ports: [{port: 9090}]}\n"

@@ -27,13 +27,13 @@ def test_commands_are_completed_by_their_beginning():
     assert "controlplane" in completed("contr")
 
 
-def test_kubectl_gets_candidates_and_is_told_to_offer_no_files(monkeypatch, capsys):
+def test_kubectl_gets_candidates_and_is_asked_to_offer_no_files(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-steersman", "contr"])
     completion.kubectl()
     assert capsys.readouterr().out.splitlines()[-1] == ":4"
 
 
-def test_without_a_cluster_nothing_is_offered_and_nothing_is_said(monkeypatch, tmp_path, capsys):
+def test_without_a_cluster_nothing_is_offered_and_nothing_is_printed(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert completed("run", "-n", "") == []

@@ -82,7 +82,7 @@ def test_an_interrupted_init_leaves_a_whole_project_or_none(moment, tmp_path):
     ],
     ids=lambda words: words[0],
 )
-def test_a_pipe_that_nobody_reads_is_no_error(arguments, tmp_path):
+def test_a_closed_pipe_is_not_an_error(arguments, tmp_path):
     (tmp_path / "services.yaml").write_text(SERVICE)
     read, write = os.pipe()
     os.close(read)
@@ -110,7 +110,7 @@ current-context: nowhere
 """
 
 
-def test_a_process_whose_log_nobody_reads_still_ends_when_told_to(tmp_path):
+def test_a_process_whose_log_is_not_read_still_ends_when_asked_to(tmp_path):
     """The reader of its log goes away first: not a word of it can be said any more."""
     (tmp_path / "kubeconfig").write_text(NOWHERE)
     arguments = ["run", str(ROOT / "examples/webapp.py"), "--kubeconfig", "kubeconfig", "--listen", "127.0.0.1:0"]

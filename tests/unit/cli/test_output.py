@@ -113,7 +113,7 @@ def test_a_line_goes_on_below_its_text():
     ]
 
 
-def test_a_note_that_a_cell_says_already_is_not_said_again():
+def test_a_note_that_a_cell_says_already_is_not_shown_again():
     rows = [Row(["web", "frozen"], RowState.BAD, "frozen"), Row(["db", "rolling"], RowState.GOOD)]
     shown = report_of("reload", [Table("Held", ["workload", "why"], rows)])
     assert drawn(lambda to: draw_tables(to, shown))[2:] == [
@@ -130,12 +130,12 @@ def test_the_steps_of_a_migration_are_whole_lines_to_copy(name):
     assert set(lines) >= {f"  {number}. {step}" for number, step in enumerate(report.steps, 1)}
 
 
-def test_settings_that_carry_over_are_told_as_people_write_them():
+def test_settings_that_carry_over_are_reported_as_people_write_them():
     said = " ".join(report_on(ORIGINALS["reloader"], None).same)
     assert "budget: restarts 0, per 1h" in said
     assert "namespaceSettings: false" in said
 
 
-def test_text_of_others_cannot_steer_the_terminal_from_a_cell():
+def test_untrusted_text_cannot_steer_the_terminal_from_a_cell():
     lines = drawn(lambda to: print_table(to, ("name",), [(f"a{chr(27)}[2Jb{chr(0x202E)}c",)]))
     assert lines[1] == r"a\x1b[2Jb\u202ec"

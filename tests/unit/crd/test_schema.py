@@ -238,7 +238,7 @@ def test_docstrings_become_descriptions_and_rules_become_validations():
     assert spec["x-kubernetes-validations"][0]["message"] == "only a paused app has no replicas"
 
 
-def test_a_list_of_conditions_is_a_map_by_type_unless_somebody_says_otherwise():
+def test_a_list_of_conditions_is_a_map_by_type_unless_declared_otherwise():
     class Status(Struct):
         plain: list[Condition] | None = None
         atomic: Annotated[list[Condition] | None, Atomic()] = None
@@ -359,7 +359,7 @@ def test_two_kinds_do_not_fit_into_one_definition():
         crd_manifest(Other, WebApp)
 
 
-def test_a_definition_that_the_server_has_completed_is_no_drift():
+def test_a_definition_that_the_server_has_completed_is_not_a_drift():
     wanted, live = crd_manifest(WebApp), crd_manifest(WebApp)
     live["spec"]["conversion"] = {"strategy": "None"}
     live["status"] = {"conditions": []}

@@ -23,10 +23,10 @@ def leaves(value, at=""):
     if isinstance(value, dict):
         return {leaf for key, one in value.items() for leaf in leaves(one, f"{at}/{key}")} | {at}
     if isinstance(value, list):
-        named = {str(one.get("names") or one.get("name")): one for one in value if isinstance(one, dict)}
+        named = {str(item.get("names") or item.get("name")): item for item in value if isinstance(item, dict)}
         parts = named if len(named) == len(value) else {str(place): one for place, one in enumerate(value)}
-        if all(isinstance(one, str) for one in value):
-            return {f"{at}: {one}" for one in value} | {at}
+        if all(isinstance(item, str) for item in value):
+            return {f"{at}: {item}" for item in value} | {at}
         return {leaf for key, one in parts.items() for leaf in leaves(one, f"{at}[{key}]")} | {at}
     return {f"{at}: {value}"}
 

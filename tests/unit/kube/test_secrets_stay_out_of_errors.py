@@ -91,7 +91,7 @@ async def stream(link):
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("user", USERS)
-async def test_no_failure_tells_a_secret(wire, transport, users, user, answer):
+async def test_no_failure_shows_a_secret(wire, transport, users, user, answer):
     server = await wire(answer)
     config = Config(server=server.url, auth=users[user])
     for attempt in (transport(server, config=config).request("GET", "/x"), stream(transport(server, config=config))):
@@ -102,7 +102,7 @@ async def test_no_failure_tells_a_secret(wire, transport, users, user, answer):
 
 
 @pytest.mark.parametrize("proxy", ["http", "dead"])
-async def test_a_proxys_password_is_not_told(wire, transport, proxy):
+async def test_a_proxys_password_is_not_shown(wire, transport, proxy):
     server = await wire(reply(407, b"who are you?"))
     port = server.port if proxy == "http" else 1
     url = f"http://jane:{SECRET}@127.0.0.1:{port}"
@@ -112,7 +112,7 @@ async def test_a_proxys_password_is_not_told(wire, transport, proxy):
     assert SECRET not in everything(raised.value)
 
 
-async def test_a_wrong_ca_tells_no_secret(wire, transport):
+async def test_a_wrong_ca_shows_no_secret(wire, transport):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     server = await wire(reply(200), tls=context)
@@ -122,7 +122,7 @@ async def test_a_wrong_ca_tells_no_secret(wire, transport):
     assert SECRET not in everything(raised.value)
 
 
-async def test_a_timeout_tells_no_secret(wire, transport, clock):
+async def test_a_timeout_shows_no_secret(wire, transport, clock):
     async def never(received, writer):
         await asyncio.Event().wait()
         return HANG_UP

@@ -22,13 +22,13 @@ def shelf(kind, opened):
     return WatchedResource(kind, None, SimpleNamespace(snapshot=snapshot, kind=kind.KIND))
 
 
-def test_whoever_may_wait_has_everything_as_it_was_at_the_start():
+def test_a_reader_that_may_wait_has_everything_as_it_was_at_the_start():
     opened = []
     with ClusterSnapshot([shelf(ConfigMap, opened), shelf(Secret, opened)], user="test"):
         assert opened == [ConfigMap, Secret]
 
 
-def test_whoever_does_not_wait_has_only_what_is_asked_for_and_once():
+def test_a_reader_that_does_not_wait_has_only_what_is_asked_for_and_once():
     opened = []
     with ClusterSnapshot([shelf(ConfigMap, opened), shelf(Secret, opened)], user="test", brief=True) as cache:
         assert opened == []

@@ -39,7 +39,7 @@ def test_a_pod_that_ended_or_goes_is_not_active():
     assert not is_active(pod(phase="Running", deleted="2026-01-01T00:00:00Z"))
 
 
-def test_containers_that_wait_for_good_are_stuck_and_those_that_start_are_not():
+def test_containers_that_never_start_are_stuck_and_those_that_start_are_not():
     found = pod(
         init_container_statuses=[waiting("init", "ImagePullBackOff")],
         container_statuses=[waiting("app", "ContainerCreating"), waiting("log", "CrashLoopBackOff")],

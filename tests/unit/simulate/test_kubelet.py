@@ -47,7 +47,7 @@ def test_a_pod_without_a_node_is_bound_to_one_that_takes_it() -> None:
 def test_a_pod_that_no_node_takes_says_so_and_waits() -> None:
     plan = planned(pod(nodeName="", nodeSelector={"disk": "ssd"}))
     assert plan.bind == ""
-    assert [(one.type, one.status, one.reason) for one in plan.status.conditions] == [
+    assert [(condition.type, condition.status, condition.reason) for condition in plan.status.conditions] == [
         ("PodScheduled", "False", "Unschedulable")
     ]
 
@@ -120,7 +120,9 @@ def test_a_pod_whose_failure_is_taken_away_recovers() -> None:
     one = after(pod({FAIL: "crash"}))
     healed = after(replace(one, metadata=replace(one.metadata, annotations={})), now=NOW + 5)
     assert is_ready(healed)
-    assert {one.type: one.last_transition_time for one in healed.status.conditions}["Ready"] == format_time(NOW + 5)
+    assert {condition.type: condition.last_transition_time for condition in healed.status.conditions}[
+        "Ready"
+    ] == format_time(NOW + 5)
 
 
 def test_a_closed_readiness_gate_keeps_a_pod_from_being_ready() -> None:
@@ -137,7 +139,7 @@ def test_a_closed_readiness_gate_keeps_a_pod_from_being_ready() -> None:
         ({READY_AFTER: "soon"}, f"annotation {READY_AFTER}: "),
     ],
 )
-def test_a_wish_that_is_unknown_shows_on_the_pod(annotations: dict[str, str], complaint: str) -> None:
+def test_an_unknown_annotation_value_shows_on_the_pod(annotations: dict[str, str], complaint: str) -> None:
     status = planned(pod(annotations)).status
     assert status.phase == "Pending"
     assert status.conditions[0].reason == "InvalidSimulation"
@@ -174,10 +176,12 @@ def test_no_two_pods_have_one_address() -> None:
 def test_a_node_is_ready_unless_asked_not_to_be_and_looking_again_changes_nothing() -> None:
     node = new_node(1)
     status = plan_node(node, now=NOW).status
-    assert {one.type: one.status for one in status.conditions}["Ready"] == "True"
+    assert {condition.type: condition.status for condition in status.conditions}["Ready"] == "True"
     assert plan_node(replace(node, status=status), now=NOW + 60).status == status
     node.metadata.annotations = {FAIL: "not-ready"}
-    assert {one.type: one.status for one in plan_node(node, now=NOW).status.conditions}["Ready"] == "False"
+    assert {condition.type: condition.status for condition in plan_node(node, now=NOW).status.conditions}[
+        "Ready"
+    ] == "False"
 
 
 # ----------------------------------------------------------------------------------------------------------- services
@@ -190,7 +194,10 @@ def test_a_service_shows_the_pods_it_selects_and_which_of_them_take_traffic() ->
     pods = [after(pod(name="a")), after(pod({FAIL: "never-ready"}, name="b")), deleted(after(pod(name="c")))]
     pods += [after(pod({FAIL: "image-pull"}, name="d")), pod(name="homeless")]
     (made,) = plan_endpoints(service(), pods, []).create
-    found = {one.target_ref.name: (one.conditions.ready, one.conditions.terminating) for one in made.endpoints}
+    found = {
+        endpoint.target_ref.name: (endpoint.conditions.ready, endpoint.conditions.terminating)
+        for endpoint in made.endpoints
+    }
     assert found == {"a": (True, False), "b": (False, False), "c": (False, True)}
     assert [port.port for port in made.ports] == [8080]
     assert made.labels["kubernetes.io/service-name"] == "web"
@@ -208,7 +215,7 @@ def test_a_service_that_publishes_all_addresses_calls_every_pod_ready() -> None:
     (made,) = plan_endpoints(
         service(publish_not_ready_addresses=True, cluster_ip="None"), [after(pod({FAIL: "never-ready"}))], []
     ).create
-    assert [one.conditions.ready for one in made.endpoints] == [True]
+    assert [endpoint.conditions.ready for endpoint in made.endpoints] == [True]
     assert "service.kubernetes.io/headless" in made.labels
 
 

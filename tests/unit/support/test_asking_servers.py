@@ -34,7 +34,7 @@ class _Echo:
             writer.close()
 
 
-async def test_who_asks_all_the_time_ends_when_told_to_whatever_the_moment():
+async def test_who_asks_all_the_time_ends_when_asked_to_whatever_the_moment():
     async def ask_for_ever(server):
         while True:
             await ask(server, "example.org", "A")

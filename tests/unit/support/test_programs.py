@@ -46,7 +46,7 @@ def test_a_crate_is_built_as_it_is_locked_and_only_once(cargo):
     assert asked.startswith("install tool --version =1.2.3 --locked")
 
 
-def test_a_build_that_fails_says_what_cargo_said_and_leaves_nothing(cargo, tmp_path):
+def test_a_build_that_fails_says_what_cargo_printed_and_leaves_nothing(cargo, tmp_path):
     cargo("echo no such crate; exit 101")
     with pytest.raises(BinariesError, match="no such crate"):
         CRATE.build()
@@ -54,7 +54,7 @@ def test_a_build_that_fails_says_what_cargo_said_and_leaves_nothing(cargo, tmp_p
     assert [path.name for path in (tmp_path / "cache" / "programs").iterdir()] == ["tool.lock"]
 
 
-def test_without_cargo_it_is_said_what_is_missing(cargo, tmp_path, monkeypatch, capsys):
+def test_without_cargo_the_error_names_what_is_missing(cargo, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(BinariesError, match="no `cargo` on PATH"):

@@ -129,7 +129,7 @@ async def test_a_clients_reset_reaches_the_server_as_an_end(proxy, echo):
     await eventually(lambda: len(echo.endings) == 1)
 
 
-async def test_after_a_half_close_the_client_reads_the_end_but_is_still_heard(proxy, echo):
+async def test_after_a_half_close_the_client_reads_the_end_but_can_still_write(proxy, echo):
     async with connected(proxy) as (reader, writer):
         writer.write(b"x")
         assert await reader.readexactly(1) == b"x"

@@ -173,7 +173,7 @@ def test_exactly_the_timers_due_and_not_cancelled_run_in_a_stable_order(timers, 
     assert asyncio.run(history()) == expected
 
 
-async def test_what_was_due_while_nobody_ran_is_late_and_time_does_not_go_back(clock):
+async def test_what_was_due_while_no_operator_ran_is_late_and_time_does_not_go_back(clock):
     seen: list[float] = []
     start = clock.monotonic()
     clock.call_at(start + 5, lambda: seen.append(clock.monotonic() - start))

@@ -83,7 +83,7 @@ async def test_a_token_is_reviewed_and_its_owner_must_have_the_right():
         ({"Cookie": "steersman_token=bad"}, True, 401),
     ],
 )
-async def test_without_a_known_token_and_the_right_nobody_is_let_in(headers, allowed, status):
+async def test_without_a_known_token_and_the_right_no_client_is_admitted(headers, allowed, status):
     with pytest.raises(AccessDenied) as denied:
         await PageAccess(AccessMode.TOKEN, Cluster(allowed=allowed)).check(request(**headers))
     assert denied.value.status == status
@@ -118,6 +118,6 @@ async def test_a_flood_of_wrong_tokens_asks_the_cluster_little_and_keeps_out_no_
 @pytest.mark.parametrize(
     "target", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", "/a\nb"]
 )
-def test_nobody_is_sent_elsewhere_after_signing_in(target):
+def test_no_redirect_leaves_the_site_after_signing_in(target):
     assert _inside(target) == "/"
     assert _inside("/history?text=a") == "/history?text=a"

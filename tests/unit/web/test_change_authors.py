@@ -28,7 +28,7 @@ def test_the_managers_of_the_changed_keys_are_named_the_latest_first():
     assert who(ENTRIES, [], 0) == ["tuner", "kubectl-edit", "helm"]
 
 
-def test_nobody_is_named_for_a_change_that_was_written_over():
+def test_no_writer_is_named_for_a_change_that_was_written_over():
     assert who(ENTRIES, ["mode"], AT) == ["kubectl-edit", "helm"]
     assert who(ENTRIES, ["mode"], AT - 3) == []
 
@@ -44,7 +44,7 @@ class Cluster:
         return found
 
 
-async def test_a_change_is_asked_about_once_and_only_when_somebody_looks(snapshot):
+async def test_a_change_is_asked_about_once_and_only_when_it_is_needed(snapshot):
     cluster = Cluster()
     authors = ChangeAuthors(cluster, clock=VirtualClock())
     running = asyncio.create_task(authors.run())

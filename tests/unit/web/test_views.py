@@ -67,7 +67,7 @@ def test_the_landing_page_names_every_operator_and_one_problem_per_cause(snapsho
     dns = report_of("dns", [Table("Zones", ["zone"], [*bad, Row(["c.example"])])])
     apps = report_of("webapp", [Table("webapps", ["name"], [Row(["web"])])])
     now = views.now_of(snapshot, vitals, [dns, apps], at)
-    assert [(one.name, one.state, one.headline) for one in now.operators] == [
+    assert [(operator.name, operator.state, operator.headline) for operator in now.operators] == [
         ("dns", RowState.BAD, "1 of 3 zones ready, 2 failing"),
         ("webapp", RowState.GOOD, "1 webapp ready"),
     ]
@@ -77,8 +77,8 @@ def test_the_landing_page_names_every_operator_and_one_problem_per_cause(snapsho
 
 def test_the_map_leaves_out_who_takes_no_part(snapshot, at):
     found = views.map_of(snapshot, at)
-    assert [one.name for one in found.workloads] == ["web", "api"]
-    assert {(one.source, one.workload) for one in found.edges} == {
+    assert [workload.name for workload in found.workloads] == ["web", "api"]
+    assert {(edge.source, edge.workload) for edge in found.edges} == {
         ("configmap/shop/app", "deployment/shop/web"),
         ("configmap/shop/app", "deployment/shop/api"),
     }

@@ -59,7 +59,9 @@ class Profiler:
                 found = await _interruptible(lambda stop: allocations(lambda: stop.wait(seconds)))
             else:
                 found = await asyncio.to_thread(count_objects)
-        body = msgspec.json.format(msgspec.json.encode({"residentBytes": _resident(), "tasks": len(asyncio.all_tasks()), **found}))
+        body = msgspec.json.format(
+            msgspec.json.encode({"residentBytes": _resident(), "tasks": len(asyncio.all_tasks()), **found})
+        )
         return web.Response(body=body + b"\n", content_type="application/json")
 
     @contextmanager

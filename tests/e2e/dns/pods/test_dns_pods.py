@@ -176,7 +176,7 @@ async def test_keys_rotate_without_a_restart_and_a_new_configuration_rolls_out_o
         assert order == ["c-secondary-0", "c-secondary-1", "c-primary-0", "c-primary-1"]
 
 
-async def test_keys_that_are_lost_are_made_anew_and_what_is_on_a_claim_outlives_its_pod(site, pods, kubelet):
+async def test_keys_that_are_lost_are_created_again_and_what_is_on_a_claim_outlives_its_pod(site, pods, kubelet):
     small = {"primary": {"replicas": 1}, "secondary": {"replicas": 1}}
     await _cluster(site, **small, storage={"storageType": "persistentVolumeClaim"})
     async with site.running(), PodWitness(pods, "example.org", limit=LIMIT.total_seconds()) as witness:

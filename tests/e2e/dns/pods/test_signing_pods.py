@@ -198,7 +198,7 @@ async def test_b10_keys_of_the_disk_live_as_long_as_it_does_and_a_volume_of_thei
 
         async def told():
             events = (await site.client.list(Event, namespace=site.namespace)).items
-            return any(one.reason == "SigningKeysChanged" for one in events)
+            return any(event.reason == "SigningKeysChanged" for event in events)
 
         await eventually(told, "a warning that the parent needs another DS record", timeout=60)
 

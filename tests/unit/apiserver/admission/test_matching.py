@@ -104,7 +104,7 @@ def test_an_object_selector_needs_a_match_in_either_state(about, expected):
         (attributes(NAMESPACES, "DELETE", namespace="shop", old={"team": "b"}), {"team": "a"}, True),
     ],
 )
-def test_a_namespace_selector_looks_at_the_namespace_of_the_request(about, labels, expected):
+def test_a_namespace_selector_reads_the_namespace_of_the_request(about, labels, expected):
     hook = webhook(rule("*"), namespaceSelector={"matchLabels": {"team": "a"}})
     assert (matched(hook, about, namespace_labels=labels) is not None) is expected
 

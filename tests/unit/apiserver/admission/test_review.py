@@ -78,7 +78,7 @@ def test_a_refusal_never_looks_like_success():
     assert (error.code, error.status()["status"]) == (400, "Failure")
 
 
-def test_a_refusal_keeps_details_and_tells_when_to_retry():
+def test_a_refusal_keeps_details_and_says_when_to_retry():
     details = {"retryAfterSeconds": 7, "causes": [{"field": "spec"}], "invented": 1}
     error = denial(VALIDATING, AdmissionAnswer(False, status={"code": 429, "details": details}))
     assert error.details == {"causes": [{"field": "spec"}], "retryAfterSeconds": 7}

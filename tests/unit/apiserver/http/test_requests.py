@@ -105,7 +105,7 @@ def test_the_first_usable_media_type_wins(accept: str, media: Media):
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/vnd.kubernetes.protobuf", "application/json;as=Foo"])
-def test_a_client_that_accepts_nothing_we_speak_is_told_406(accept: str):
+def test_a_client_that_accepts_nothing_we_support_gets_406(accept: str):
     with pytest.raises(StatusError) as error:
         negotiate(accept)
     assert error.value.code == 406

@@ -262,7 +262,7 @@ async def test_a_delay_is_on_the_server_s_clock():
         assert (await slow).status == 200
 
 
-async def test_expired_revisions_are_gone(server: EmbeddedServer, api: RawApi):
+async def test_expired_resource_versions_are_gone(server: EmbeddedServer, api: RawApi):
     start = (await api.get(MAPS)).revision
     await api.post(MAPS, config_map("a"))
     server.faults.add(Fault("expire", verb="watch"))

@@ -53,6 +53,6 @@ def test_an_item_the_object_has_twice_is_replaced_by_the_one_that_is_applied():
     assert merge(ITEMS, live, [{"name": "a"}]) == [{"name": "a"}, {"name": "b", "by": "live"}]
 
 
-def test_an_item_the_object_has_twice_stays_when_nobody_applies_it():
+def test_an_item_the_object_has_twice_stays_when_no_manager_applies_it():
     live = [{"name": "a", "by": "first"}, {"name": "a", "by": "second"}]
     assert merge(ITEMS, live, [{"name": "b"}]) == [*live, {"name": "b"}]

@@ -37,7 +37,7 @@ def owned(obj: dict[str, Any]) -> dict[str, Any]:
     return {entry["manager"]: entry["fieldsV1"] for entry in entries(obj)}
 
 
-def test_whoever_creates_an_object_owns_all_of_it_but_its_identity():
+def test_a_creator_of_an_object_owns_all_of_it_but_its_identity():
     created = write(None, config_map(labels={"app": "x"}, mode="fast"))
     assert entries(created) == [
         {
@@ -54,7 +54,7 @@ def test_whoever_creates_an_object_owns_all_of_it_but_its_identity():
     ]
 
 
-def test_whoever_changes_a_field_takes_it():
+def test_a_manager_that_changes_a_field_owns_it():
     created = write(None, config_map(a="1", b="1"))
     changed = write(created, config_map(managed=entries(created), a="2", b="1"), by="bob", at=T1)
     assert owned(changed) == {"alice": {"f:data": {".": {}, "f:b": {}}}, "bob": {"f:data": {"f:a": {}}}}
@@ -68,7 +68,7 @@ def test_time_moves_only_for_the_manager_that_took_something():
     assert entries(again) == entries(changed)
 
 
-def test_a_field_that_disappears_belongs_to_nobody_and_a_manager_without_fields_is_gone():
+def test_a_field_that_disappears_has_no_owner_and_a_manager_without_fields_is_gone():
     created = write(None, config_map(a="1"))
     joined = write(created, config_map(a="1", b="1"), by="bob", at=T1)
     left = write(joined, config_map(a="1"), by="carol", at=T2)
@@ -257,7 +257,7 @@ def test_who_owned_parts_of_what_became_one_unit_owns_the_unit():
     assert owned(changed) == {"a": {"f:a": {}}, "b": {"f:n": {}}}
 
 
-def test_a_write_that_changes_nothing_but_times_is_no_write():
+def test_a_write_that_changes_nothing_but_times_is_not_a_write():
     created = write(None, config_map(a="1"))
     later = {**created, "metadata": {**created["metadata"], "managedFields": [{**entries(created)[0], "time": T2}]}}
     assert keep_times(created, later) is created

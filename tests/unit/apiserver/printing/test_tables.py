@@ -191,5 +191,5 @@ def test_a_column_describes_itself_or_its_path() -> None:
         (8 * 365 * 86400 + 86400, "8y"),
     ],
 )
-def test_a_duration_is_said_in_the_two_largest_units_that_matter(seconds: float, shown: str) -> None:
+def test_a_duration_is_shown_in_the_two_largest_units_that_matter(seconds: float, shown: str) -> None:
     assert human_duration(seconds) == shown

@@ -49,7 +49,7 @@ def test_structs_that_cannot_be_absent_appear():
     assert made["status"] == {}
 
 
-def test_what_a_create_starts_from_is_an_object_nobody_wrote_to():
+def test_what_a_create_starts_from_is_an_unwritten_object():
     assert zero(CONFIG_MAP) == {"metadata": {}}
     assert zero(DEPLOYMENT) == {
         "metadata": {},

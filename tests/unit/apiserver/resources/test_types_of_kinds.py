@@ -18,7 +18,7 @@ def test_a_deployment_knows_how_its_lists_are_merged():
     assert pod.fields["volumes"].strategy == {"merge", "retainKeys"}
 
 
-def test_atomic_maps_and_free_maps_are_told_apart():
+def test_atomic_maps_and_free_maps_are_distinguished():
     schema = builtin_schema(DEPLOYMENT)
     assert schema.fields["spec"].fields["selector"].map_atomic
     labels = schema.fields["metadata"].fields["labels"]
@@ -32,7 +32,7 @@ def test_quantities_and_int_or_strings_are_scalars_of_any_type():
     assert spec.fields["strategy"].fields["rollingUpdate"].fields["maxSurge"].scalar == "untyped"
 
 
-def test_a_kind_nobody_recorded_is_an_error_that_names_it():
+def test_an_unrecorded_kind_is_an_error_that_names_it():
     with pytest.raises(LookupError, match=r"Nonsense in apps/v1"):
         builtin_schema(Kind(group="apps", version="v1", kind="Nonsense", plural="nonsenses"))
     with pytest.raises(LookupError, match=r"nowhere/v9"):

@@ -30,7 +30,9 @@ histories = st.lists(st.tuples(names, st.one_of(st.none(), st.text("xyz", max_si
 
 
 @given(histories, st.data())
-def test_undoing_the_log_gives_the_state_at_any_retained_revision(history: list[tuple[str, str | None]], data: Any):
+def test_undoing_the_log_gives_the_state_at_any_retained_resource_version(
+    history: list[tuple[str, str | None]], data: Any
+):
     store, table = made()
     states = {store.revision: {}}
     for name, value in history:
@@ -48,7 +50,7 @@ def test_undoing_the_log_gives_the_state_at_any_retained_revision(history: list[
             assert state.keys == sorted(expected)
 
 
-def test_every_write_raises_the_one_revision_by_one_whatever_the_table():
+def test_every_write_raises_the_single_resource_version_by_one_whatever_the_table():
     store, table = made()
     first = store.put(table, "ns/a", obj("a"))
     second = store.put(store.table(SECRET), "ns/a", obj("a"))
@@ -116,7 +118,7 @@ async def test_the_log_forgets_by_age_but_keeps_at_least_one_interval():
     assert [event.record.key for event in table.events] == ["ns/b"]
 
 
-def test_compaction_never_touches_the_current_state():
+def test_compaction_never_changes_the_current_state():
     store, table = made()
     store.put(table, "ns/a", obj("a"))
     store.compact()
@@ -139,7 +141,7 @@ def test_listeners_hear_every_change_in_order_with_both_states():
     assert heard == [("ADDED", False), ("MODIFIED", True), ("DELETED", True)]
 
 
-def test_rereading_changes_what_is_read_and_no_revision():
+def test_rereading_changes_what_is_read_and_no_resource_version():
     store, table = made()
     store.put(table, "ns/a", obj("a", k="v"))
     store.reread(table, lambda old: {**old, "data": {"k": "w"}})

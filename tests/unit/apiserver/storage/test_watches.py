@@ -75,7 +75,7 @@ async def bench():
     await settle()
 
 
-async def test_a_watch_sends_what_happened_after_its_revision_and_then_what_happens(bench: Bench):
+async def test_a_watch_sends_what_happened_after_its_resource_version_and_then_what_happens(bench: Bench):
     bench.put("a")
     start = bench.store.revision
     bench.put("b")
@@ -170,7 +170,7 @@ async def test_without_asking_there_are_no_bookmarks(bench: Bench):
     assert await seen.events() == []
 
 
-async def test_a_watch_that_fell_behind_a_compaction_is_told_410_and_ends(bench: Bench):
+async def test_a_watch_that_fell_behind_a_compaction_gets_410_and_ends(bench: Bench):
     bench.put("a")
     bench.put("b")
     bench.store.compact()
@@ -209,6 +209,6 @@ async def test_closing_the_hub_ends_every_stream_and_leaves_nothing_behind(bench
     assert len(bench.hub.open) == 3
     bench.hub.close()
     await settle()
-    assert all(one.task.done() for one in seen)
+    assert all(item.task.done() for item in seen)
     assert not bench.hub.open
     assert bench.clock.pending == 0

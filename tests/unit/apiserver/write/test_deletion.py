@@ -146,7 +146,7 @@ async def test_an_object_born_with_an_owner_that_does_not_exist_is_collected(clu
     assert not await cluster.exists(f"{MAPS}/a")
 
 
-async def test_an_owner_in_another_namespace_is_no_owner(cluster: Cluster):
+async def test_an_owner_in_another_namespace_is_not_an_owner(cluster: Cluster):
     await cluster.send("POST", "/api/v1/namespaces", {"metadata": {"name": "other"}})
     owner = await cluster.send("POST", "/api/v1/namespaces/other/configmaps", {"metadata": {"name": "owner"}})
     await cluster.config_map("a", owner)

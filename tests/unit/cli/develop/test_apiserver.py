@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 COMMAND = [str(Path(sys.executable).with_name("steersman")), "apiserver"]
 
 
-async def test_it_serves_until_it_is_told_to_stop(tmp_path: Path):
+async def test_it_serves_until_it_is_asked_to_stop(tmp_path: Path):
     path = tmp_path / "kubeconfig"
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "--kubeconfig-out", str(path), stdout=asyncio.subprocess.PIPE

@@ -107,7 +107,7 @@ def test_rights_of_a_file_in_another_cluster(capsys):
         (["tools/dashboard.py"], 1, "defines neither a controller nor a webhook"),
     ],
 )
-def test_what_cannot_be_asked_together_is_said(capsys, arguments, code, said):
+def test_requests_that_exclude_each_other_are_refused(capsys, arguments, code, said):
     assert _run(["rbac", *arguments]) == code
     assert said in capsys.readouterr().err
 

@@ -48,7 +48,7 @@ def process():
         server.server_close()
 
 
-def test_keys_in_trouble_are_shown_and_need_a_person(process, capsys):
+def test_stuck_keys_are_shown_and_need_a_person(process, capsys):
     assert _run(["status", "--url", process(TROUBLE)]) == 3
     out = capsys.readouterr().out
     assert ", ready\nFailing: controller app\n  shop/web has failed 12 times: KeyError: [image]\n" in out

@@ -159,7 +159,7 @@ def test_manifests_are_read_from_standard_input(monkeypatch, capsys):
         ("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: [1]}", "Deployment a:"),
     ],
 )
-def test_what_is_no_object_is_code_1_and_says_where(text, said, tmp_path, capsys):
+def test_what_is_not_an_object_is_code_1_and_says_where(text, said, tmp_path, capsys):
     (tmp_path / "a.yaml").write_text(text)
     assert _run(["plan", "-f", str(tmp_path / "a.yaml")]) == 1
     shown = capsys.readouterr().err
@@ -296,7 +296,7 @@ def test_a_history_that_is_none_is_named_with_its_line(tmp_path, capsys):
     assert "history.jsonl:2: is not a recorded restart" in capsys.readouterr().err
 
 
-async def test_a_plan_that_may_not_ask_other_namespaces_has_a_problem_to_tell():
+async def test_a_plan_that_may_not_ask_other_namespaces_reports_a_problem():
     class Narrow:
         """A server that lets nobody list what is outside of a namespace."""
 
@@ -322,7 +322,7 @@ async def test_a_plan_that_may_not_ask_other_namespaces_has_a_problem_to_tell():
         ("", "", "at noon"),
     ],
 )
-def test_the_last_restart_is_told_without_loose_ends(cause, outcome, told):
+def test_the_last_restart_is_reported_without_loose_ends(cause, outcome, told):
     assert last_told(RestartRecord(at="at noon", cause=cause, outcome=outcome)) == told
 
 

@@ -65,7 +65,7 @@ def test_go_durations_are_read(text: str, expected: timedelta) -> None:
         ('1"\u00fc', 'time: unknown unit "\\"\\xc3\\xbc" in duration "1\\"\\xc3\\xbc"'),
     ],
 )
-def test_what_go_refuses_is_refused_in_the_words_of_go(text: str, message: str) -> None:
+def test_what_go_refuses_gets_the_error_of_go(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse_go_duration(text)
     assert str(caught.value) == message

@@ -80,7 +80,7 @@ def test_fields_an_owner_reference_needs_are_required() -> None:
         OwnerReference(api_version="v1", kind="Pod", name="x")  # type: ignore[call-arg]  # what is tested
 
 
-def test_the_wire_form_carries_kind_and_version_and_no_part_that_nobody_set() -> None:
+def test_the_wire_form_carries_kind_and_version_and_no_part_that_was_not_set() -> None:
     assert to_wire(Gadget(metadata=ObjectMeta(name="a"))) == {
         "apiVersion": "example.org/v1",
         "kind": "Gadget",

@@ -303,7 +303,7 @@ def test_an_operation_that_does_not_fit_fails_in_the_words_of_the_server(
 
 
 @pytest.mark.parametrize("patch", [{}, "x", None, 1, [1], [None], [[]]])
-def test_a_json_patch_that_is_no_list_of_objects_is_malformed(patch: Any) -> None:
+def test_a_json_patch_that_is_not_a_list_of_objects_is_malformed(patch: Any) -> None:
     with pytest.raises(FormatError):
         apply_json_patch({}, patch)
 

@@ -159,7 +159,7 @@ WRONG_SUFFIX = "unable to parse quantity's suffix"
         (f"0.{'1' * 5000}", "a quantity cannot have more than 1000 digits"),
     ],
 )
-def test_text_that_is_no_quantity_is_refused_in_the_words_of_the_server(text: str, message: str) -> None:
+def test_text_that_is_not_a_quantity_gets_the_error_of_kube_apiserver(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         Quantity.parse(text)
     assert str(caught.value) == message

@@ -90,7 +90,7 @@ def test_a_label_selector_prints_canonically(text: str, printed: str | None) -> 
         ("x>1,y>9223372036854775808", "unable to parse requirement: values[0]: Invalid value"),
     ],
 )
-def test_a_bad_label_selector_is_refused_in_the_words_of_the_server(text: str, message: str) -> None:
+def test_a_bad_label_selector_gets_the_error_of_kube_apiserver(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         Selector.parse(text)
     assert str(caught.value).startswith(message)
@@ -376,7 +376,7 @@ def test_a_field_selector_prints_canonically(text: str, printed: str) -> None:
         (r"k=\a", r"invalid field selector: invalid escape sequence: \a"),
     ],
 )
-def test_a_bad_field_selector_is_refused_in_the_words_of_the_server(text: str, message: str) -> None:
+def test_a_bad_field_selector_gets_the_error_of_kube_apiserver(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         FieldSelector.parse(text)
     assert str(caught.value) == message

@@ -265,7 +265,7 @@ def test_zero_and_empty_are_kept_where_absence_means_something_else() -> None:
     assert to_wire(policy)["spec"] == {"podSelector": {}, "ingress": [{}]}
 
 
-def test_a_status_that_nobody_set_reads_as_zero_and_is_not_written() -> None:
+def test_a_status_that_was_not_set_reads_as_zero_and_is_not_written() -> None:
     deployment = types.Deployment()
     assert deployment.status.ready_replicas == 0
     assert "status" not in to_wire(deployment)

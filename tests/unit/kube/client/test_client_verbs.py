@@ -158,7 +158,7 @@ class TestList:
         assert ([item.name for item in found.items], found.resource_version) == (["a", "b"], "20")
         assert server.requests[2].query == {}
 
-    async def test_an_expired_revision_on_the_first_page_is_the_callers_affair(self, wire, client):
+    async def test_an_expired_resource_version_on_the_first_page_is_the_callers_affair(self, wire, client):
         server = await wire(refused(410, "Expired"))
         with pytest.raises(ResourceExpired):
             await client(server).list(ConfigMap, resource_version="1", resource_version_match="Exact")
@@ -226,7 +226,7 @@ class TestWatch:
             with pytest.raises(ResourceExpired, match=r"too old \(GET .*watch=1"):
                 await anext(events)
 
-    async def test_an_expired_revision_may_also_be_refused_at_once(self, wire, client):
+    async def test_an_expired_resource_version_may_also_be_refused_at_once(self, wire, client):
         with pytest.raises(ResourceExpired):
             await self.events(client(await wire(refused(410, "Expired"))))
 
@@ -236,7 +236,7 @@ class TestWatch:
         assert isinstance(first.object, DecodeFailure)
         assert (first.object.metadata.name, second.object.name) == ("a", "b")
 
-    async def test_html_in_place_of_events_is_said_to_be_no_event(self, wire, client):
+    async def test_html_in_place_of_events_is_refused_as_an_event(self, wire, client):
         server = await wire(reply(200, b"<html>\n<body>\n", kind="text/html"))
         with pytest.raises(BadResponse, match=r"a line that is not an event: .*\(GET .*/configmaps\?"):
             await self.events(client(server))

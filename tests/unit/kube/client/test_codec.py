@@ -68,7 +68,7 @@ class TestObjects:
             (nested("a"), "the answer is nested too deep"),
         ],
     )
-    def test_what_does_not_fit_is_said_with_field_and_request(self, body, message):
+    def test_what_does_not_fit_is_reported_with_field_and_request(self, body, message):
         with pytest.raises(BadResponse, match=message) as raised:
             codec_for(Thing).object(body, REQUEST)
         assert str(raised.value).endswith("(GET https://x/api/v1/things)")
@@ -131,7 +131,7 @@ class TestPages:
             (b"{}", "the answer is a value without a kind, not a list"),
         ],
     )
-    def test_what_is_no_list_is_said_to_be_none(self, body, message):
+    def test_what_is_not_a_list_is_refused(self, body, message):
         with pytest.raises(BadResponse, match=message):
             codec_for(Thing).page(body, REQUEST)
 
@@ -174,7 +174,7 @@ class TestEvents:
     @pytest.mark.parametrize(
         "line", [b"<html>", b"{}", b'{"type": "PARTY", "object": {}}', b'{"type": "ADDED"}', b"[1]"]
     )
-    def test_a_line_that_is_no_event_ends_the_stream(self, line):
+    def test_a_line_that_is_not_an_event_ends_the_stream(self, line):
         with pytest.raises(BadResponse, match=r"the stream has a line that is not an event: .*\(GET https"):
             codec_for(Thing).event(line, REQUEST)
 

@@ -96,7 +96,7 @@ async def test_new_discovery_takes_two_requests(wire, client):
     assert server.requests[0].headers["accept"] == f"{AGGREGATED},application/json"
 
 
-async def test_the_server_tells_its_version(wire, client):
+async def test_the_server_reports_its_version(wire, client):
     version = await client(await wire(reply(200, {"gitVersion": "v1.36.3", "major": "1"}))).server_version()
     assert (str(version), version.major) == ("v1.36.3", "1")
 
@@ -110,6 +110,6 @@ async def test_openapi_is_read_by_api_version(wire, client):
     assert [r.path for r in server.requests] == ["/openapi/v3/apis/apps/v1", "/openapi/v3/api/v1", "/openapi/v3"]
 
 
-async def test_what_is_no_discovery_document_is_said_to_be_none(wire, client):
+async def test_what_is_not_a_discovery_document_is_refused(wire, client):
     with pytest.raises(BadResponse, match=r"not a discovery document: .*\(GET .*/version\)"):
         await client(await wire(reply(200, b"<html>", kind="text/html"))).server_version()

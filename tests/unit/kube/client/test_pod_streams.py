@@ -73,13 +73,13 @@ async def test_a_command_gets_its_input_and_the_end_of_it(server, client):
     ]
 
 
-async def test_outputs_are_kept_apart_and_an_exit_code_is_no_error(client):
+async def test_outputs_are_kept_apart_and_an_exit_code_is_not_an_error(client):
     done = await client.exec("web", ["both"])
     assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
     assert (await client.exec("web", ["exit", "3"])).exit_code == 3
 
 
-async def test_a_command_that_could_not_run_is_an_error_with_the_servers_words(client):
+async def test_a_command_that_could_not_run_is_an_error_with_the_servers_message(client):
     with pytest.raises(ServerError, match="no such file"):
         await client.exec("web", ["fail"])
 
@@ -89,7 +89,7 @@ async def test_a_connection_that_ends_without_a_status_is_never_taken_as_success
         await client.exec("web", ["hangup"])
 
 
-async def test_a_refusal_before_the_upgrade_says_what_the_server_said(client):
+async def test_a_refusal_before_the_upgrade_says_what_the_server_answered(client):
     with pytest.raises(NotFound, match='pods "missing" not found'):
         await client.exec("missing", ["cat"])
 

@@ -111,7 +111,7 @@ def test_a_change_is_carried_over_and_nothing_else_moves(change, same):
     assert changed(change) == expected(same)
 
 
-def test_elements_without_a_name_are_told_apart_by_their_place():
+def test_elements_without_a_name_are_distinguished_by_their_place():
     whole = [{"path": "/a", "secret": 1}, {"path": "/b", "secret": 2}]
     before, after = [{"path": "/a"}, {"path": "/b"}], [{"path": "/a"}, {"path": "/c"}]
     assert rebase_change(whole, before, after) == [{"path": "/a", "secret": 1}, {"path": "/c", "secret": 2}]
@@ -131,7 +131,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_no_change_is_no_change(value):
+def test_no_change_is_not_a_change(value):
     assert rebase_change(value, value, value) == value
 
 

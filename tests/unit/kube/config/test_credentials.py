@@ -25,7 +25,7 @@ def credentials(clock, **user):
     return credentials_for(Config(server="https://x", auth=AuthInfo(**user), source="my.kubeconfig"), clock=clock)
 
 
-async def test_nobody_sends_nothing(clock):
+async def test_no_receiver_gets_no_message(clock):
     found = credentials(clock)
     assert (await found.headers(), await found.certificate(), found.invalidate({})) == ({}, None, False)
     assert found.hint() == "no credentials were sent: give the context a user"
@@ -123,7 +123,7 @@ class TestWaysOut:
     @pytest.mark.parametrize(
         "user", [{"token": jwt(exp=1)}, {"username": "u", "password": SECRET}, {"token": SECRET}, {}]
     )
-    def test_no_way_out_tells_a_secret(self, clock, user):
+    def test_no_way_out_shows_a_secret(self, clock, user):
         assert SECRET not in credentials(clock, **user).hint()
 
 

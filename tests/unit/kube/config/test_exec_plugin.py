@@ -101,7 +101,7 @@ async def test_refused_credentials_are_replaced_once_however_many_were_refused(p
 
 
 @pytest.mark.parametrize("version", [V1, BETA])
-async def test_the_plugin_is_told_what_it_is_for(plugin, credentials, version, monkeypatch):
+async def test_the_plugin_gets_its_purpose(plugin, credentials, version, monkeypatch):
     monkeypatch.setenv("INHERITED", "yes")
     source = (
         "import json; info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
@@ -136,7 +136,7 @@ async def test_the_plugin_is_told_what_it_is_for(plugin, credentials, version, m
     }
 
 
-async def test_without_provide_cluster_info_the_cluster_is_not_told(plugin, credentials):
+async def test_without_provide_cluster_info_the_cluster_is_not_shown(plugin, credentials):
     source = (
         "import json; info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
         "print(json.dumps({'apiVersion': info['apiVersion'], 'status': {'token': str(sorted(info['spec']))}}))"

@@ -336,7 +336,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("content", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said_with_file_line_field_and_the_way_out(tmp_path, content, message):
+def test_what_is_wrong_is_reported_with_file_line_field_and_the_way_out(tmp_path, content, message):
     with pytest.raises(ConfigError, match=message) as raised:
         load(tmp_path, content)
     assert SECRET not in str(raised.value) + repr(raised.value) + repr(raised.value.args)
@@ -384,7 +384,7 @@ def test_no_repr_shows_a_secret(tmp_path):
     assert SECRET not in repr(config) + str(config)  # …and not shown
 
 
-def test_the_user_of_a_missing_file_is_told_the_path_in_full(tmp_path, monkeypatch):
+def test_the_user_of_a_missing_file_sees_the_full_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "config", "clusters: 1")
     with pytest.raises(ConfigError, match=str(tmp_path)):

@@ -126,7 +126,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("answer", "message"), BROKEN.values(), ids=BROKEN)
-async def test_an_issuer_that_is_broken_is_named_and_no_token_is_told(provider, answer, message):
+async def test_an_issuer_that_is_broken_is_named_and_no_token_is_shown(provider, answer, message):
     found = await provider(answer)
     with pytest.raises(CredentialsFailed, match=message) as raised:
         await found.headers()

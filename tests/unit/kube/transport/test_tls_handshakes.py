@@ -53,7 +53,7 @@ async def test_a_stream_of_megabytes_comes_whole_and_in_order(wire, transport, a
     assert max(reads) > 2**14  # more than one TLS record at once
 
 
-async def test_a_wrong_ca_is_said_to_be_one_and_the_kubeconfig_is_named(wire, transport, authority, hasty):
+async def test_a_wrong_ca_is_named_and_the_kubeconfig_is_named(wire, transport, authority, hasty):
     server = await wire(OK, tls=server_context(trustme.CA()))
     with pytest.raises(ConnectionFailed) as raised:
         await transport(server, config=config(server, ca=pem(authority))).request("GET", "/x")
@@ -82,20 +82,20 @@ async def test_tls_server_name_is_what_the_certificate_must_be_for(wire, transpo
     assert (await link.request("GET", "/")).status == 200
 
 
-async def test_an_expired_certificate_is_said_to_be_one(wire, transport, authority):
+async def test_an_expired_certificate_is_named(wire, transport, authority):
     past = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     server = await wire(OK, tls=server_context(authority, not_after=past))
     with pytest.raises(ConnectionFailed, match=r"is not valid now \(certificate has expired\)"):
         await transport(server, config=config(server, ca=pem(authority))).request("GET", "/")
 
 
-async def test_a_certificate_is_not_looked_at_when_told_so(wire, transport):
+async def test_a_certificate_is_not_verified_when_configured_so(wire, transport):
     server = await wire(OK, tls=server_context(trustme.CA(), "elsewhere"))
     link = transport(server, config=config(server, insecure_skip_tls_verify=True))
     assert (await link.request("GET", "/")).status == 200
 
 
-async def test_a_server_that_does_not_speak_tls_is_said_not_to(wire, transport, authority):
+async def test_a_server_that_has_no_tls_is_reported_as_plain(wire, transport, authority):
     server = await wire(OK)
     plain = Config(server=server.url.replace("http:", "https:"), ca=pem(authority), source="my.kubeconfig")
     with pytest.raises(ConnectionFailed, match=r"does not speak TLS: is it http:// and not https:// in my.kubeconfig"):
@@ -112,7 +112,7 @@ async def test_a_ca_file_that_is_replaced_is_read_again_before_giving_up(wire, t
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff\xfe"])
-def test_a_ca_that_is_no_certificate_is_said_at_once(transport, content):
+def test_a_ca_that_is_not_a_certificate_is_reported_at_once(transport, content):
     wrong = Config(server="https://x", ca=content, cluster="prod", source="my.kubeconfig")
     with pytest.raises(ConfigError, match=r"my.kubeconfig: clusters.prod.certificate-authority: holds no PEM cert"):
         transport("", config=wrong)
@@ -191,7 +191,7 @@ class TestClientCertificates:
         ):
             await link.request("GET", "/")
 
-    async def test_an_encrypted_key_is_refused_and_nobody_is_asked(self, wire, transport, authority, clients):
+    async def test_an_encrypted_key_is_refused_and_no_password_is_asked(self, wire, transport, authority, clients):
         from cryptography.hazmat.primitives import serialization as s
 
         certificate, key = self.issue(clients, "jane")
@@ -204,7 +204,7 @@ class TestClientCertificates:
             await transport(server, config=config(server, ca=pem(authority), auth=user)).request("GET", "/")
 
 
-def test_a_ca_file_that_is_not_there_is_said_at_once(tmp_path, transport):
+def test_a_ca_file_that_is_not_there_is_reported_at_once(tmp_path, transport):
     missing = Config(server="https://x", ca=tmp_path / "gone", cluster="prod", source="my.kubeconfig")
     with pytest.raises(ConfigError, match=r"my.kubeconfig: clusters.prod.certificate-authority: cannot read .*gone"):
         transport("", config=missing)

@@ -245,7 +245,7 @@ class TestTimeouts:
         with pytest.raises(RequestTimeout, match=r"no complete answer within 7 seconds \(GET .*/x\)"):
             await task
 
-    async def test_there_is_a_timeout_when_nobody_asked_for_one(self, wire, transport, clock):
+    async def test_there_is_a_timeout_when_none_was_requested(self, wire, transport, clock):
         server = await wire(never)
         link = transport(server, clock=clock, options=TransportOptions(timeout=30))
         task = asyncio.create_task(link.request("POST", "/x"))
@@ -323,7 +323,7 @@ class TestRepeats:
             await transport(server).request("GET", "/")
         assert (raised.value.retry_after, hasty.slept, len(server.requests)) == (3600.0, [], 1)
 
-    async def test_it_gives_up_after_as_many_attempts_as_it_was_told(self, wire, transport):
+    async def test_it_gives_up_after_as_many_attempts_as_configured(self, wire, transport):
         server = await wire(reply(500, status(500)))
         options = TransportOptions(retry=RetryPolicy(attempts=3))
         with pytest.raises(ServerError):

@@ -93,7 +93,7 @@ def controllers():
 
 
 def watched(controller, kind):
-    made = {one.name: one for one in controllers()}[controller]
+    made = {controller.name: controller for controller in controllers()}[controller]
     return [row for row in made.watched if row.kind == kind.KIND]
 
 
@@ -145,7 +145,7 @@ def test_b15_version_image_volumes_and_configuration_roll_the_pods():
         instance(volumes=[{"name": "v", "emptyDir": {}}], volume_mounts=[{"name": "v", "mountPath": "/data/v"}]),
         instance(config=Bind9Config(recursion=True)),
     ]
-    assert all(deployment(one)["spec"]["template"] != plain for one in others)
+    assert all(deployment(other)["spec"]["template"] != plain for other in others)
 
 
 def test_b16_configuration_of_an_instance_and_of_its_role_counts_in_a_cluster():
@@ -170,7 +170,7 @@ def secret(data, name):
     return Secret(metadata=meta(name), data={field: text.encode() for field, text in data.items()})
 
 
-def test_b18_a_key_that_somebody_keeps_is_the_one_that_servers_and_operator_use():
+def test_b18_a_key_that_a_user_manages_is_the_one_that_servers_and_operator_use():
     one = instance(rndc_key=RndcKey(secret_ref=SecretRef(name="theirs")))
     assert key_ref_of(one, None).name == "theirs"
     given = Key("their-key", "hmac-sha512", b"theirs")
@@ -227,7 +227,7 @@ def test_b24_lists_storage_and_signing_that_are_declared_have_an_effect():
     assert "PersistentVolumeClaim" in {child["kind"] for child in children_of(instance(), parent)}
 
 
-def test_b24_the_servers_that_a_secondary_is_told_to_fetch_from_are_where_it_fetches():
+def test_b24_the_servers_that_a_secondary_has_as_primaries_are_where_it_fetches():
     place = [ServerEndpoint(address="10.0.0.2")]
     for told, wanted in (
         (["192.0.2.1", "2001:db8::1"], [("192.0.2.1", "53"), ("2001:db8::1", "53")]),
@@ -275,7 +275,7 @@ def test_b27_flags_tags_and_parameters_of_a_caa_record_are_served_as_they_are(fl
 
 def test_b29_nothing_asks_for_endpoints():
     assert not [rule for rule in rules_of(None) if "endpoints" in (rule.resources or ())]
-    kinds = {row.kind.kind for one in controllers() for row in one.watched}
+    kinds = {row.kind.kind for controller in controllers() for row in controller.watched}
     assert "Endpoints" not in kinds
     assert "Pod" in kinds
 

@@ -13,7 +13,7 @@ AUTO = {"steersman.dev/reload": "auto"}
 
 
 @pytest.mark.parametrize("where", ["workload", "source", "namespace"])
-def test_a_misspelt_annotation_is_told_with_the_one_that_was_meant(where):
+def test_a_misspelt_annotation_is_reported_with_the_one_that_was_meant(where):
     world, wrong = World(), {"steersman.dev/quiet-perod": "5s"}
     world.put(configmap("app", mode="a", annotations={"steersman.dev/urgnt": "true"} if where == "source" else None))
     world.put(workload("web", uses=[env("app", "mode")], annotations=AUTO | (wrong if where == "workload" else {})))
@@ -24,7 +24,7 @@ def test_a_misspelt_annotation_is_told_with_the_one_that_was_meant(where):
     assert told.endswith(f"unknown annotation (did you mean steersman.dev/{meant}?)")
 
 
-def test_an_annotation_of_somebody_else_is_no_mistake():
+def test_an_annotation_of_another_owner_is_not_a_mistake():
     world = World()
     world.put(configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")], annotations=AUTO | {"steersman.dev/zone": "example.org"}))

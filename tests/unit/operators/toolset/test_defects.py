@@ -54,7 +54,7 @@ def steps(desired, base, now="now"):
 # -- the design document ---------------------------------------------------------------------------------------------
 
 
-async def test_a_retry_plans_anew_instead_of_sending_the_same_stale_object(clock):
+async def test_a_retry_plans_again_instead_of_sending_the_same_stale_object(clock):
     """Seed: every retry sent the object that had just been refused, so none could succeed."""
     revisions, sent = iter([1, 2, 3]), []
 
@@ -82,7 +82,7 @@ async def test_there_is_no_sleep_after_the_last_attempt(clock):
     assert apply.RETRY_LATER_SECONDS == 4.0
 
 
-def test_the_desired_state_is_computed_at_every_look():
+def test_the_desired_state_is_computed_at_every_reconcile():
     """Seed: the desired state was captured once at the start and never refreshed."""
     assert "prometheus-toolset.yaml" not in rendered().layout.base
     assert "prometheus-toolset.yaml" in rendered(PROMETHEUS).layout.base
@@ -146,7 +146,7 @@ def test_labels_annotations_and_immutability_are_part_of_the_plan():
     desired = rendered()
     good = target(dict(desired.layout.base), owners={US: sorted(desired.layout.base)})
     (step,) = steps(desired, good)
-    assert any(one.startswith("metadata:") for one in step.plan.drift)
+    assert any(difference.startswith("metadata:") for difference in step.plan.drift)
     (step,) = steps(desired, replace(good, immutable=True))
     assert step.plan.blocked
 
@@ -167,7 +167,7 @@ def test_the_output_can_be_loaded_by_the_consumer():
     assert check_holmes(base["prometheus-toolset.yaml"])
 
 
-def test_placeholders_are_in_the_consumers_words():
+def test_placeholders_are_in_the_consumers_format():
     """Seed: `${VAR}` is not expanded by the consumer."""
     text = rendered(overrides="custom-grafana: {url: 'http://g', apiKey: '${TOKEN}'}").layout.base[
         "custom_toolset.yaml"
@@ -334,7 +334,7 @@ def test_an_annotation_is_seen_before_every_detector():
 
 
 @pytest.mark.parametrize("name", ["prometheus-operator", "prometheus-node-exporter", "grafana-image-renderer"])
-def test_a_part_of_a_name_is_no_proof(name):
+def test_a_part_of_a_name_is_not_a_proof(name):
     """Original: every Service whose name held `prometheus` or `grafana` was one."""
     assert detect(parsed(service(name, ports=[80])), SETTINGS).candidate is None
 
@@ -347,7 +347,7 @@ def test_a_failed_probe_does_not_make_it_something_else():
     assert (judged.included, judged.state, candidate.type) == (False, HealthState.UNHEALTHY, "prometheus")
 
 
-def test_https_is_spoken_where_a_port_says_so():
+def test_https_is_used_where_a_port_says_so():
     """Original: http only."""
     rows = [{"port": 9200, "name": "https"}]
     found = detect(parsed(service("es", labels={"app": "elasticsearch"}, ports=rows)), SETTINGS).candidate
@@ -459,7 +459,7 @@ def test_parts_are_named_in_the_index_and_never_more_than_there_are_rights_on():
     assert [row["configMap"] for row in rows] == [f"kubernaut-toolset-config-{row['part']}" for row in rows]
     few = laid_out(max_parts=2)
     assert sorted(few.layout.parts) == [1, 2]
-    [told, *_] = [one.message for one in few.problems if one.reason == "SizeLimit"]
+    [told, *_] = [problem.message for problem in few.problems if problem.reason == "SizeLimit"]
     assert "all parts are full; raise toolset.maxParts" in told
     written = {key for part in few.layout.parts.values() for key in part}
     assert written.isdisjoint(few.layout.left_over)

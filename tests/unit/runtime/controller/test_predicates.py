@@ -103,7 +103,7 @@ def test_an_object_recreated_with_the_same_generation_is_a_change(predicate: Pre
     assert predicate(app(), app(uid="u2"))
 
 
-def test_kinds_without_a_generation_change_with_their_revision() -> None:
+def test_kinds_without_a_generation_change_with_their_resource_version() -> None:
     assert generation(app(generation=0), app(generation=0, resource_version="8"))
     assert not generation(app(generation=0), app(generation=0))
     assert not generation(app(), app(resource_version="8"))

@@ -230,7 +230,7 @@ async def test_a_predicate_that_fails_counts_as_a_yes(bench):
     assert reconcile.calls == [app()]
 
 
-async def test_a_mapping_that_fails_is_named_and_stops_nobody(bench):
+async def test_a_mapping_that_fails_is_named_and_stops_nothing_else(bench):
     def broken(obj):
         if obj.name == "bad":
             raise KeyError("app")
@@ -301,7 +301,7 @@ async def test_changes_that_do_not_matter_are_left_out(bench):
 # -- what it answers --------------------------------------------------------------------------------------------------
 
 
-async def test_the_backoff_grows_until_there_is_a_result_that_is_no_error(bench):
+async def test_the_backoff_grows_until_there_is_a_result_that_is_not_an_error(bench):
     oops = DriverError("down", server="s")
     reconcile = Script(oops, oops, oops, requeue(after=60), oops)
     engine = await bench.run(Controller(App, reconcile), app())
@@ -426,7 +426,7 @@ async def test_an_unexpected_error_is_counted_apart_and_its_log_shows_where_but_
     assert "exc_info" not in line
 
 
-async def test_where_a_reconcile_failed_is_said_once_and_again_when_it_fails_otherwise(bench):
+async def test_where_a_reconcile_failed_is_reported_once_and_again_when_it_fails_otherwise(bench):
     errors = [KeyError("size"), KeyError("size"), ValueError("far")]
 
     with structlog.testing.capture_logs() as logs:
@@ -436,7 +436,7 @@ async def test_where_a_reconcile_failed_is_said_once_and_again_when_it_fails_oth
     assert said == [("KeyError: 'size'", True), ("KeyError: 'size'", False), ("ValueError: far", True)]
 
 
-async def test_how_the_runtime_came_to_call_a_reconciler_is_not_said(bench):
+async def test_how_the_runtime_came_to_call_a_reconciler_is_not_shown(bench):
     async def reconcile(ctx, obj):
         await ctx.status(obj, raedy=True)
 
@@ -500,7 +500,7 @@ async def test_a_reconcile_that_calls_exit_fails_alone(bench, reconcile):
     assert not bench.tasks[0].done()
 
 
-async def test_a_write_that_came_too_late_is_a_reason_to_look_again_and_no_failure(bench):
+async def test_a_write_that_came_too_late_is_a_reason_to_reconcile_again_and_not_a_failure(bench):
     late = Conflict("the object has been modified", code=409)
     reconcile = Script(late, late)
     with capture_logs() as logs:
@@ -519,7 +519,7 @@ async def test_a_write_that_came_too_late_is_a_reason_to_look_again_and_no_failu
     ],
     ids=["a field of another manager", "a name that is taken"],
 )
-async def test_a_conflict_that_another_look_does_not_solve_is_a_failure(bench, error):
+async def test_a_conflict_that_a_retry_does_not_solve_is_a_failure(bench, error):
     engine = await bench.run(Controller(App, Script(error)), app())
     assert engine.tally.results["error"] == 1
 
@@ -604,7 +604,7 @@ async def test_objects_can_be_found_by_an_index(bench):
         Controller(App, reconcile).index(Pod, "app", app_of)
 
 
-async def test_an_object_that_is_gone_is_not_reconciled_but_told_to_who_asked(bench):
+async def test_an_object_that_is_gone_is_not_reconciled_but_reported_to_its_caller(bench):
     reconcile, forget = Script(), Script()
     await bench.run(Controller(App, reconcile).on_missing(forget), app())
     reconcile.calls.clear()
@@ -680,7 +680,7 @@ async def test_a_controller_for_no_kind_reconciles_the_keys_its_mappings_give(be
     assert reconcile.calls == ["everything"]
 
 
-async def test_every_object_is_looked_at_once_per_schedule(bench):
+async def test_every_object_is_reconciled_once_per_schedule(bench):
     reconcile = Script()
     await bench.run(Controller(App, reconcile).schedule(every=600), app("a"), app("b"))
     reconcile.calls.clear()
@@ -690,7 +690,7 @@ async def test_every_object_is_looked_at_once_per_schedule(bench):
     assert sorted(call.name for call in reconcile.calls) == ["a", "b"]
 
 
-async def test_a_cron_expression_says_when_to_look_in_the_time_of_its_zone(bench):
+async def test_a_cron_expression_says_when_to_reconcile_in_the_time_of_its_zone(bench):
     seen: list[str] = []
 
     async def reconcile(ctx, obj):
@@ -705,7 +705,7 @@ async def test_a_cron_expression_says_when_to_look_in_the_time_of_its_zone(bench
     assert seen == [f"2026-10-{day}T04:00:00+{offset}" for day, offset in days]
 
 
-async def test_looks_that_were_missed_are_one_look(bench, monkeypatch):
+async def test_missed_reconciles_run_once(bench, monkeypatch):
     seen = []
 
     async def reconcile(ctx, key):
@@ -718,7 +718,7 @@ async def test_looks_that_were_missed_are_one_look(bench, monkeypatch):
     assert len(seen) <= 2
 
 
-async def test_named_keys_are_looked_at_on_schedule(bench):
+async def test_named_keys_are_reconciled_on_schedule(bench):
     reconcile = Script()
     controller = Controller(None, reconcile, "clock").schedule(every=10, keys=["tick"])
     engine = bench.prepare(controller)
@@ -727,7 +727,7 @@ async def test_named_keys_are_looked_at_on_schedule(bench):
     assert reconcile.calls == ["tick"] * 3
 
 
-async def test_keys_that_are_somebody_elses_are_left_to_them(bench):
+async def test_keys_of_another_owner_are_unchanged(bench):
     reconcile = Script()
     mine = {"shop"}
     engine = await bench.run(Controller(App, reconcile), app("a"), permit=lambda key: key.namespace in mine)
@@ -775,7 +775,7 @@ async def test_keys_of_no_kind_are_not_lost_while_they_are_nobodys(bench):
     assert sorted(key.name for key in reconcile.calls) == ["goes", "sent", "stays"]
 
 
-async def test_of_what_is_somebody_elses_only_so_much_is_remembered(bench, monkeypatch):
+async def test_of_what_belongs_to_another_owner_only_so_much_is_remembered(bench, monkeypatch):
     monkeypatch.setattr("steersman.runtime.controller.runner.LEFT_KEYS", 3)
     mine: set[str] = set()
     reconcile, channel = Script(), Channel()
@@ -877,7 +877,7 @@ async def test_one_class_in_two_selections_is_refused(bench):
         bench.prepare(controller)
 
 
-async def test_a_cluster_nobody_knows_is_refused(bench):
+async def test_an_unknown_cluster_is_refused(bench):
     with pytest.raises(ConfigError, match="watches cluster 'far'"):
         bench.prepare(Controller(App, Script()).reads(Pod, cluster="far"))
 
@@ -977,7 +977,7 @@ async def test_a_schedule_that_breaks_is_raised_and_not_swallowed(bench, monkeyp
     assert isinstance(task.exception(), ExceptionGroup)
 
 
-async def test_an_object_without_generation_that_others_change_is_in_no_trouble(bench):
+async def test_an_object_without_generation_that_others_change_is_not_stuck(bench):
     async def reconcile(ctx, obj):
         ctx.writes += 1  # to a child
 

@@ -43,19 +43,19 @@ def test_one_reconcile_that_writes_nothing_clears_it(troubles):
     assert named(troubles) == []
 
 
-def test_writing_because_somebody_changes_the_spec_is_no_trouble(troubles):
+def test_writing_because_a_user_changes_the_spec_is_not_an_issue(troubles):
     for generation in range(1, 20):
         troubles.wrote("a", generation, before=generation, after=generation)
     assert named(troubles) == []
 
 
-def test_a_key_that_changes_its_own_spec_every_time_is_in_trouble(troubles):
+def test_a_key_that_changes_its_own_spec_every_time_is_stuck(troubles):
     for generation in range(1, 20):
         troubles.wrote("a", generation, before=generation, after=generation + 1)
     assert named(troubles) == [("a", "writes")]
 
 
-def test_what_writes_now_and_then_is_no_trouble(troubles):
+def test_what_writes_now_and_then_is_not_an_issue(troubles):
     writes(troubles, 20, every=20)
     assert named(troubles) == []
 
@@ -79,14 +79,14 @@ def test_a_key_that_keeps_failing_is_named_with_its_error_until_it_succeeds(trou
     assert named(troubles) == []
 
 
-def test_a_burst_of_writes_is_no_trouble_once_it_is_over(troubles):
+def test_a_burst_of_writes_is_not_an_issue_once_it_is_over(troubles):
     for second in range(9):
         troubles.wrote("a", float(second), before=1, after=1)
     assert list(troubles.current(9.0))
     assert not list(troubles.current(9.0 + LIMITS.writes_seconds))
 
 
-def test_an_object_that_is_gone_is_in_no_trouble(troubles):
+def test_an_object_that_is_gone_is_not_stuck(troubles):
     writes(troubles, 9)
     troubles.failed("a", 9, "no route")
     troubles.forget("a")

@@ -260,7 +260,7 @@ async def test_what_callers_can_repeat_is_logged_once_per_flood(serve, clock, se
     assert [line.get("not_logged") for line in lines] == [None, 19]
 
 
-async def test_an_address_that_is_taken_is_said_so_and_nothing_stays_open(serve):
+async def test_an_address_that_is_taken_is_reported_so_and_nothing_stays_open(serve):
     server = await serve()
     other = HttpServer("127.0.0.1", server.port, routes=[])
     with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{server.port}: Address already in use"):

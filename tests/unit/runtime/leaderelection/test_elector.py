@@ -117,7 +117,7 @@ async def test_a_hung_request_cannot_outlive_the_term(
         holding.result()
 
 
-async def test_a_lease_that_cannot_be_made_is_told(
+async def test_a_lease_that_cannot_be_made_is_reported(
     elector: LeaderElector, lease: MemoryLease, clock: VirtualClock, tasks: Any
 ) -> None:
     async def no_namespace(request: str) -> None:
@@ -168,7 +168,7 @@ async def test_a_follower_takes_over_after_the_leader_died_and_not_before(
     assert lease.record.transitions == 1
 
 
-async def test_a_leader_is_told_when_its_lease_was_taken(
+async def test_a_leader_learns_when_its_lease_was_taken(
     elector: LeaderElector, lease: MemoryLease, clock: VirtualClock, tasks: Any
 ) -> None:
     await elector.acquire()
@@ -192,7 +192,7 @@ async def test_a_lease_given_back_is_taken_at_once(
     assert waiting.done()
 
 
-async def test_a_release_tries_again_when_somebody_else_wrote_meanwhile(
+async def test_a_release_tries_again_when_another_client_wrote_meanwhile(
     elector: LeaderElector, lease: MemoryLease
 ) -> None:
     await elector.acquire()

@@ -56,13 +56,13 @@ def test_a_missing_lease_is_created() -> None:
     assert action == Write(LeaderElectionRecord(holder="me", duration_seconds=15, acquired=1000, renewed=1000), "", 5)
 
 
-def test_a_lease_nobody_holds_is_taken_at_once() -> None:
+def test_a_free_lease_is_taken_at_once() -> None:
     _, action = after(ME, Tick(), Seen(LeaderElectionRecord(transitions=3), "7"))
     assert isinstance(action, Write)
     assert (action.record.holder, action.record.transitions, action.version) == ("me", 4, "7")
 
 
-def test_a_lease_somebody_holds_is_left_alone() -> None:
+def test_a_held_lease_is_left_alone() -> None:
     _, action = after(ME, Tick(), Seen(THEIRS, "7"))
     assert action == Wait(2 * (1 + 1.2 * 0.5))
 
@@ -77,7 +77,7 @@ def test_a_lease_is_taken_over_only_after_its_whole_duration_without_a_change() 
     assert action.record.acquired == 1000
 
 
-def test_every_change_of_the_record_starts_the_wait_anew() -> None:
+def test_every_change_of_the_record_starts_the_wait_again() -> None:
     state, _ = after(ME, Tick(), Seen(THEIRS, "7"), now=100)
     renewed = LeaderElectionRecord(holder="them", duration_seconds=15, acquired=1, renewed=6, transitions=3)
     state, _ = after(state, Tick(), Seen(renewed, "8"), now=110)
@@ -99,7 +99,7 @@ def test_the_duration_in_the_record_counts_and_not_our_own() -> None:
     assert isinstance(after(state, Tick(), Seen(longer, "7"), now=160)[1], Write)
 
 
-def test_timestamps_of_others_are_never_looked_at() -> None:
+def test_foreign_timestamps_are_never_read() -> None:
     ancient = LeaderElectionRecord(holder="them", duration_seconds=15, acquired=-1e9, renewed=-1e9)
     assert isinstance(after(ME, Tick(), Seen(ancient, "7"))[1], Wait)
 
@@ -162,7 +162,7 @@ def test_a_renewal_answered_after_the_term_has_lost_too() -> None:
     assert not state.leading(111)
 
 
-def test_a_leader_that_sees_somebody_else_stops_at_once() -> None:
+def test_a_leader_that_sees_another_holder_stops_at_once() -> None:
     state, action = after(leader(), Tick(), WriteConflict(), Seen(THEIRS, "7"), now=101)
     assert action == Lost("them holds the lease now")
     assert not state.leading(101)

@@ -148,7 +148,7 @@ async def test_two_controllers_of_one_name_are_refused(house):
         house.build(Controller(App, noting(house)), Controller(App, noting(house)))
 
 
-async def test_a_controller_whose_kind_is_missing_holds_up_nobody_else(house):
+async def test_a_controller_whose_kind_is_missing_blocks_nothing_else(house):
     manager = house.build(Controller(App, noting(house)), Controller(Pod, noting(house), "pods"))
     await house.start(manager, synced=False)
     house.caches[Pod].problem = "the server does not know pods"
@@ -205,7 +205,7 @@ async def test_with_a_limit_a_source_that_does_not_sync_ends_the_process_by_name
     assert issubclass(SyncTimeout, Exception)
 
 
-async def test_a_controller_added_while_somebody_else_leads_is_warm_when_this_process_does(house):
+async def test_a_controller_added_while_another_process_leads_is_warm_when_this_process_does(house):
     house.lease.record = LeaderElectionRecord(holder="other", duration_seconds=15)
     manager = await house.run(elector=house.elector())
     manager.add(Controller(App, noting(house)))
@@ -745,7 +745,7 @@ async def test_liveness_notices_a_dead_election(house):
     assert re.fullmatch(r"the lease was due for renewal \d\d s ago", manager.alive()["election"])
 
 
-async def test_namespaces_that_are_somebody_elses_are_left_alone(house):
+async def test_namespaces_of_another_owner_are_unchanged(house):
     async def reconcile(ctx: Any, obj: Any) -> Any:
         house.diary.append(str(ctx.key))
         return done

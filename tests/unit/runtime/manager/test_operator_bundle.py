@@ -129,12 +129,12 @@ async def test_its_routes_are_served_on_the_managers_listener(clock, caches, run
         assert (response.status, await response.json()) == (200, {"home": True})
 
 
-async def test_without_a_listener_nobody_asks_for_its_routes(clock, caches):
+async def test_without_a_listener_its_routes_are_not_requested(clock, caches):
     manager = build(clock, caches)
     manager.include("op", OperatorBundle(controllers=(), routes=lambda _: pytest.fail("asked")))
 
 
-async def test_its_tables_are_made_anew_for_every_look(clock, caches):
+async def test_its_tables_are_created_again_for_every_reconcile(clock, caches):
     looks = []
 
     def tables(cluster):

@@ -36,7 +36,7 @@ def test_a_task_that_does_not_end_does_not_keep_a_program_alive(monkeypatch, fai
     ]
 
 
-def test_what_ends_when_told_to_has_ended_before_the_program_does(monkeypatch):
+def test_what_ends_when_asked_to_has_ended_before_the_program_does(monkeypatch):
     ended: list[str] = []
 
     async def tidy() -> None:

@@ -31,7 +31,7 @@ async def test_a_task_that_fails_is_started_again_with_growing_delays(supervisor
     assert supervisor.problems() == {"source": "OSError: gone"}
 
 
-async def test_a_task_that_fails_in_its_parts_says_what_they_said(supervisor):
+async def test_a_task_that_fails_in_its_parts_says_what_they_raised(supervisor):
     async def run() -> None:
         raise ExceptionGroup("parts", [OSError("gone"), OSError("gone"), ExceptionGroup("more", [ValueError("odd")])])
 

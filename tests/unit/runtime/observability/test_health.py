@@ -61,7 +61,7 @@ class SlowToWrite:
         return 1.0
 
 
-async def test_whoever_asks_for_health_does_not_wait_for_a_slow_scrape(serve):
+async def test_a_health_probe_does_not_wait_for_a_slow_scrape(serve):
     registry, slow = CollectorRegistry(), SlowToWrite()
 
     class Collector:
@@ -183,7 +183,7 @@ async def test_others_may_add_routes(serve):
     assert await get(url) == (200, "hello")
 
 
-async def test_an_address_that_is_taken_is_said_so(serve):
+async def test_an_address_that_is_taken_is_reported_so(serve):
     url = await serve()
     with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1"):
         await serve(listen=url.removeprefix("http://"))

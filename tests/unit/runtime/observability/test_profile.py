@@ -57,7 +57,7 @@ async def test_a_cpu_profile_names_the_stacks_that_use_cpu_and_no_thread_that_wa
     assert not any(stack.startswith("idle;") for stack in stacks)
 
 
-def test_where_the_system_does_not_tell_cpu_time_every_sample_counts(burning, monkeypatch):
+def test_where_the_system_does_not_report_cpu_time_every_sample_counts(burning, monkeypatch):
     monkeypatch.setattr(profile, "_cpu_nanoseconds", lambda _thread: None)
     stacks = profile.sample_stacks(3, lambda: False)
     assert sum(spent for stack, spent in stacks.items() if stack.startswith("idle;")) == 3 * 10**6 // profile.RATE

@@ -55,7 +55,7 @@ def test_a_change_of_the_status_alone_is_none_for_kinds_whose_generation_counts(
 
 
 @pytest.mark.parametrize("cls", [ConfigMap, PriorityClass])
-def test_kinds_whose_generation_says_nothing_go_by_their_revision(cls: type[Resource]) -> None:
+def test_kinds_whose_generation_says_nothing_go_by_their_resource_version(cls: type[Resource]) -> None:
     assert fingerprint(cls.KIND, live(cls)) != fingerprint(cls.KIND, live(cls, resource_version="8"))
 
 

@@ -112,7 +112,7 @@ async def test_a_reconcile_that_is_cancelled_again_and_again_still_ends_no_earli
     assert server.diary == ["thread ended"]
 
 
-async def test_a_request_that_nobody_cancels_is_answered():
+async def test_a_request_that_is_not_cancelled_is_answered():
     server = Server()
     server.answer.set()
     assert await run_blocking(lambda ctx, obj: ctx.apply(obj), server.context(), "one") == "one"

@@ -44,7 +44,7 @@ def test_order_and_other_conditions_stay() -> None:
     assert [c.type for c in without_conditions(changed, "A", "D")] == ["B", "C"]
 
 
-def test_a_condition_is_news_when_it_says_something_else_and_not_when_only_time_passed():
+def test_a_condition_changes_when_it_says_something_else_and_not_when_only_time_passed():
     before = set_conditions([], new_condition("Ready", False, "Missing", "secret/db"), now=0)[0]
     assert is_news(None, before)
     assert not is_news(before, new_condition("Ready", False, "Missing", "secret/db", generation=2))

@@ -71,7 +71,7 @@ class Server:
 
     @property
     def conditions(self) -> list[str]:
-        return [one.type for one in self.held.status.conditions or ()]
+        return [condition.type for condition in self.held.status.conditions or ()]
 
 
 def _python(entry: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def with_condition(obj: Thing, name: str) -> list[Condition]:
     return set_conditions(obj.status.conditions, new_condition(name, True, "Known"), now=0.0)
 
 
-async def test_what_nobody_shares_is_written_whatever_the_revision(caches):
+async def test_what_has_a_single_owner_is_written_whatever_the_resource_version(caches):
     bench = Bench(caches)
     bench.server.held = thing("7")
     caches[Thing].sync(thing("1"))
@@ -126,7 +126,7 @@ def told(revision: str, *kinds: str, time: float = 0.0) -> Thing:
     return thing(revision, status=ThingStatus(conditions=listed))
 
 
-async def test_a_condition_that_somebody_else_wrote_since_is_kept_and_costs_one_request_more(caches):
+async def test_a_condition_that_another_client_wrote_since_is_kept_and_costs_one_request_more(caches):
     bench = Bench(caches)
     caches[Thing].sync(thing())
     bench.server.held = told("2", "Theirs")
@@ -158,7 +158,7 @@ async def test_a_condition_that_was_taken_away_is_taken_away_and_no_other(caches
     assert bench.server.conditions == ["Theirs"]
 
 
-async def test_a_status_told_twice_by_one_who_read_once_is_written_once(caches):
+async def test_a_status_set_twice_after_one_read_is_written_once(caches):
     bench = Bench(caches)
     caches[Thing].sync(thing())
     context, early = bench.context(), thing()
@@ -169,7 +169,7 @@ async def test_a_status_told_twice_by_one_who_read_once_is_written_once(caches):
     assert bench.server.patches == []
 
 
-async def test_a_watch_that_brings_no_news_does_not_hold_a_reconcile_for_ever(caches, clock):
+async def test_a_watch_that_delivers_nothing_does_not_hold_a_reconcile_for_ever(caches, clock):
     bench = Bench(caches, clock=clock)
     caches[Thing].sync(thing())
     bench.server.held = told("2", "Theirs")
@@ -240,7 +240,7 @@ async def test_of_two_values_for_one_condition_the_last_stays_also_when_it_is_wh
     assert len(bench.server.patches) == 2
 
 
-async def test_setting_a_condition_keeps_those_of_others_also_when_they_come_meanwhile(caches):
+async def test_setting_a_condition_keeps_foreign_entries_also_when_they_come_meanwhile(caches):
     bench = Bench(caches)
     caches[Thing].sync(thing())
     bench.server.held = told("2", "Theirs")
@@ -270,7 +270,7 @@ def test_a_field_that_the_type_of_a_condition_does_not_have_is_never_a_differenc
     assert status_patch(odd, None, {"conditions": as_conditions(odd, merged)}) == {}
 
 
-async def test_finalizers_are_written_only_to_the_revision_they_were_read_at(caches):
+async def test_finalizers_are_written_only_to_the_resource_version_they_were_read_at(caches):
     bench = Bench(caches)
     bench.server.held = thing("7", finalizers=["theirs"])
     caches[Thing].sync(thing())

@@ -127,7 +127,7 @@ async def test_a_flood_about_one_object_is_cut_off_and_others_are_not(recorder, 
     assert len(events.events) == 27
 
 
-async def test_an_event_that_expired_in_the_cluster_is_written_anew(recorder, events):
+async def test_an_event_that_expired_in_the_cluster_is_written_again(recorder, events):
     recorder.event(app(), App.KIND, "R", "x")
     await recorder.flush()
     events.events.clear()

@@ -25,7 +25,7 @@ names = st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size
 
 
 @given(names)
-def test_every_slot_is_wanted_by_somebody(members):
+def test_every_slot_has_a_member(members):
     assert set(desired(members)) <= set(members)
     assert "" not in desired(members)
 
@@ -65,14 +65,14 @@ def test_nothing_is_given_to_who_has_not_joined():
     )
 
 
-def test_nobody_takes_from_the_living():
+def test_no_member_takes_from_a_living_member():
     other = preferred_to("a")
     known = table("a", joined=f"a {other}")
     assert next_move(known, me=other, alive={"a", other}, stopped=()).table is None
     assert next_move(known, me=other, alive={other}, stopped=()).table.owners == (other,)
 
 
-def test_the_dead_are_inherited_by_the_one_who_is_wanted_and_by_nobody_else():
+def test_the_dead_are_inherited_by_the_one_who_is_wanted_and_by_no_other():
     known, alive = table(*("gone",) * 16, joined="b c gone"), {"b", "c"}
     taken = [next_move(known, me=me, alive=alive, stopped=()).table.owners for me in ("b", "c")]
     assert all(
@@ -80,7 +80,7 @@ def test_the_dead_are_inherited_by_the_one_who_is_wanted_and_by_nobody_else():
     )
 
 
-def test_what_nobody_owns_is_taken_when_everybody_alive_has_joined_and_not_before():
+def test_a_slot_without_owner_is_taken_when_everybody_alive_has_joined_and_not_before():
     """Who has not joined may still act by a table that is gone."""
     assert next_move(table("", joined="a"), me="a", alive={"a", "late"}, stopped=()).table is None
     assert next_move(table("", joined="a"), me="a", alive={"a"}, stopped=()).table.owners == ("a",)
@@ -301,7 +301,7 @@ async def test_a_group_shares_everything_and_rebalances_when_members_come_and_go
     assert group.drained > 0
 
 
-async def test_a_member_that_gains_slots_is_told_to_look_at_them_afresh(group_of):
+async def test_a_member_that_gains_slots_reconciles_them(group_of):
     gained: list[frozenset[int]] = []
     group = group_of(seed=2, size=1)
 
@@ -325,7 +325,9 @@ HASTY = LeaseTimings(lease_seconds=3, renew_seconds=2.5, retry_seconds=1)  # lit
 
 
 @pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 40))])
-async def test_never_two_work_on_one_slot_whatever_the_network_does_and_whoever_deletes_the_table(group_of, seed):
+async def test_never_two_work_on_one_slot_whatever_the_network_does_and_whichever_client_deletes_the_table(
+    group_of, seed
+):
     group = group_of(seed=seed, size=3, timing=HASTY if seed % 2 else None)
     for name in group.links:
         group.start(name)
@@ -389,7 +391,7 @@ async def test_a_process_that_slept_through_the_end_of_its_lease_owns_nothing_wh
         assert member.acting == frozenset()
 
 
-async def test_a_table_that_vanishes_while_a_member_is_slow_to_stop_gives_its_slot_to_nobody_else(group_of):
+async def test_a_table_that_vanishes_while_a_member_is_slow_to_stop_keeps_its_slot_unassigned(group_of):
     """Deleted, or not readable: the member that acts by the old one has not joined the new one yet."""
     group = group_of(seed=1, size=2)
     names = ("a", preferred_to("a"))
@@ -452,7 +454,7 @@ async def test_members_that_left_or_died_leave_no_lease_behind(group_of):
     assert [key for key in group.world.values if key.startswith("lease/")] == []
 
 
-async def test_a_lease_that_somebody_deletes_gives_its_slots_to_nobody_while_its_member_works(group_of):
+async def test_a_lease_that_is_deleted_keeps_its_slots_unassigned_while_its_member_works(group_of):
     group = group_of(seed=8, size=2)
     for name in group.links:
         group.start(name)
@@ -521,7 +523,7 @@ async def test_what_works_on_a_slot_may_write_until_it_is_handed_over_and_not_be
     assert not member.write_allowed("shop")
 
 
-async def test_a_slot_that_somebody_gave_to_another_by_hand_is_not_written_to_any_more():
+async def test_a_slot_that_was_reassigned_by_hand_is_not_written_to_any_more():
     clock, world, interrupted = VirtualClock(), World(), []
     link = Link(world, clock, random.Random(1))
 

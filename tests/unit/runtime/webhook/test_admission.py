@@ -136,7 +136,7 @@ async def test_a_denial_names_the_field():
     }
 
 
-async def test_a_mutation_touches_only_what_it_changed():
+async def test_a_mutation_changes_only_its_own_fields():
     answer = await respond(at_least_two, review(app()))
     operations = json.loads(base64.b64decode(answer["response"]["patch"]))
     assert operations == [{"op": "add", "path": "/spec/replicas", "value": 2}]
@@ -167,7 +167,7 @@ async def test_an_object_that_does_not_decode_is_denied_with_the_place():
     assert "$.spec.replicas" in answer["response"]["status"]["message"]
 
 
-async def test_an_object_that_does_not_decode_may_be_repaired_and_the_hook_is_told():
+async def test_an_object_that_does_not_decode_may_be_repaired_and_the_webhook_knows():
     seen = []
 
     @validate(App)

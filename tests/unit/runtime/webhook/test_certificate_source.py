@@ -79,7 +79,7 @@ def certificates(server: Any, clock: Any, name: str = "database.ops.svc") -> Man
         ("::1", {"url": "https://[::1]:9443/x"}),
     ],
 )
-async def test_webhooks_that_call_us_are_told_whom_to_trust(server, clock, host, config):
+async def test_webhooks_that_call_us_get_the_ca_bundle(server, clock, host, config):
     server.held[VALIDATING] = configuration(config)
     await certificates(server, clock, host).load()
     assert server.bundles(VALIDATING) == [server.trust]
@@ -104,7 +104,7 @@ async def test_webhooks_of_another_program_under_the_same_name_are_left_alone_an
     ]
 
 
-async def test_a_replica_that_another_was_faster_than_looks_again(server, clock):
+async def test_a_replica_that_lost_the_race_reads_again(server, clock):
     server.held[VALIDATING] = configuration(service("database", "ops"))
     server.rivals = 2
     await certificates(server, clock).load()
@@ -132,7 +132,7 @@ def definition(**conversion: Any) -> dict[str, Any]:
         ({"strategy": "None"}, False),
     ],
 )
-async def test_a_definition_whose_conversion_calls_us_is_told_whom_to_trust(server, clock, conversion, injected):
+async def test_a_definition_whose_conversion_calls_us_gets_the_ca_bundle(server, clock, conversion, injected):
     server.held[DEFINITIONS] = definition(**conversion)
     await ManagedCertificates(
         server,

@@ -100,7 +100,7 @@ async def test_whatever_a_hook_raises_is_logged_counted_and_an_internal_error(se
     assert (await ask(fine.path))[0] == 200
 
 
-async def test_what_is_no_review_is_the_callers_fault(serve):
+async def test_what_is_not_a_review_is_the_callers_fault(serve):
     registry = CollectorRegistry()
     ask = await serve(fine, registry=registry)
     assert (await ask(fine.path, {}))[0] == 400
@@ -146,7 +146,7 @@ def lasting(authority, clock):
     return authority.server("127.0.0.1", now=now, life=LIFE)
 
 
-async def test_a_certificate_that_is_not_renewed_is_told_before_it_expires_and_fails_readiness_then(clock, lasting):
+async def test_a_certificate_that_is_not_renewed_is_reported_before_it_expires_and_fails_readiness_then(clock, lasting):
     registry = CollectorRegistry()
     server = WebhookServer(
         [fine], Given(lasting), host="127.0.0.1", port=0, clock=clock, registry=registry, limits=ServerLimits()

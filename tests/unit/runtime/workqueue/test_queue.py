@@ -295,7 +295,7 @@ async def test_a_later_key_does_not_hold_back_an_earlier_one_added_after_it(
     assert await taken(queue) == ["first"]
 
 
-async def test_delayed_keys_come_in_the_order_of_their_times_even_when_nobody_asked_in_between(
+async def test_delayed_keys_come_in_the_order_of_their_times_even_when_nothing_read_in_between(
     queue: WorkQueue[str], clock: VirtualClock
 ) -> None:
     for key, delay in {"c": 3.0, "a": 1.0, "d": 4.0, "b": 2.0}.items():
@@ -440,7 +440,7 @@ async def test_constant_change_cannot_hold_a_key_back_beyond_the_limit(
     assert clock.monotonic() == start + 10
 
 
-async def test_the_limit_starts_anew_after_each_run(calm: WorkQueue[str], clock: VirtualClock) -> None:
+async def test_the_limit_starts_again_after_each_run(calm: WorkQueue[str], clock: VirtualClock) -> None:
     calm.add("a")
     await clock.advance(2)
     await calm.get()

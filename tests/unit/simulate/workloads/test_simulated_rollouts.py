@@ -68,7 +68,7 @@ def replica_set(image: str, size: int, available: int | None = None, *, revision
 
 def sizes(plan: Plan, *known: SimulatedReplicaSet) -> dict[str, int]:
     after = {one.name: one.spec.replicas for one in (*known, *plan.create)}
-    after |= {one.obj.name: one.patch["spec"]["replicas"] for one in plan.change if "spec" in one.patch}
+    after |= {child.obj.name: child.patch["spec"]["replicas"] for child in plan.change if "spec" in child.patch}
     return after
 
 
@@ -131,16 +131,18 @@ def test_a_rollout_keeps_its_bounds_whatever_becomes_ready_when_and_ends_if_pods
     known = [replica_set("app:1", old)]
     total = old
     for choice in [*choices, *([100] * 60 if heals else [])]:
-        available = sum(one.status.available_replicas for one in known)
+        available = sum(item.status.available_replicas for item in known)
         plan = plan_deployment(wanted, known, now=NOW)
         after = sizes(plan, *known)
         assert sum(after.values()) <= max(bounds.most, total)
         known = [_moved(one, after[one.name], choice) for one in (*known, *plan.create)]
-        kept = sum(min(one.status.available_replicas, one.spec.replicas or 0) for one in known)
+        kept = sum(min(item.status.available_replicas, item.spec.replicas or 0) for item in known)
         assert kept >= min(available, bounds.least)
         total = sum(after.values())
     if heals:
-        assert {unhashed(one.spec.template)["spec"]["containers"][0]["image"]: one.spec.replicas for one in known} == {
+        assert {
+            unhashed(item.spec.template)["spec"]["containers"][0]["image"]: item.spec.replicas for item in known
+        } == {
             "app:1": 0,
             "app:2": replicas,
         }
@@ -221,7 +223,10 @@ def test_a_deployment_at_rest_has_an_empty_plan() -> None:
     wanted, _ = _rolled(known, wanted, NOW + 1)
     plan = plan_deployment(wanted, known, now=NOW + 60)
     assert plan == Plan(status=wanted.status)
-    assert [one.reason for one in wanted.status.conditions] == ["MinimumReplicasAvailable", "NewReplicaSetAvailable"]
+    assert [condition.reason for condition in wanted.status.conditions] == [
+        "MinimumReplicasAvailable",
+        "NewReplicaSetAvailable",
+    ]
 
 
 # -------------------------------------------------------------------------------------------------------- replica sets

@@ -62,7 +62,9 @@ def partitioned(partition: int) -> StatefulSetUpdateStrategy:
 
 def revision_of(image: str, number: int = 1) -> ControllerRevision:
     (made,) = [
-        one for one in plan_stateful_set(stateful(image), [], [], now=NOW).create if isinstance(one, ControllerRevision)
+        child
+        for child in plan_stateful_set(stateful(image), [], [], now=NOW).create
+        if isinstance(child, ControllerRevision)
     ]
     return replace(made, revision=number)
 
@@ -153,7 +155,7 @@ def test_the_update_becomes_current_when_every_member_has_it_and_is_ready() -> N
 
 def test_going_back_raises_the_revision_of_the_old_template() -> None:
     plan = plan_stateful_set(updating("app:1"), [], [OLD, NEW], now=NOW)
-    assert [(one.obj.name, one.patch) for one in plan.change] == [(OLD.name, {"revision": 3})]
+    assert [(child.obj.name, child.patch) for child in plan.change] == [(OLD.name, {"revision": 3})]
 
 
 def test_a_member_names_its_claims_its_service_and_its_number() -> None:
@@ -192,7 +194,7 @@ def on(node: int, revision: ControllerRevision = FIRST, status: PodStatus = READ
 
 def test_every_node_gets_one_pod_and_a_node_that_is_gone_loses_it() -> None:
     plan = plan_daemon_set(daemon(), [on(1), on(9)], NODES, [FIRST], now=NOW)
-    assert [one.spec["nodeName"] for one in plan.create] == ["node-2", "node-3"]
+    assert [child.spec["nodeName"] for child in plan.create] == ["node-2", "node-3"]
     assert names(plan.delete) == ["web-9"]
     assert (plan.status.desired_number_scheduled, plan.status.number_misscheduled) == (3, 1)
 
@@ -264,7 +266,7 @@ def test_the_pods_of_an_indexed_job_share_the_numbers_out() -> None:
     assert indexes == ["0", "1", "2"]
     done = [replace(one, status=PodStatus(phase="Succeeded")) for one in (first[0], first[2])]
     again = plan_job(owner, done, now=NOW)
-    assert [one.annotations["batch.kubernetes.io/job-completion-index"] for one in again.create] == ["1"]
+    assert [child.annotations["batch.kubernetes.io/job-completion-index"] for child in again.create] == ["1"]
     assert again.status.completed_indexes == "0,2"
 
 
@@ -341,7 +343,7 @@ def cron(**spec: Any) -> SimulatedCronJob:
 
 def test_a_cron_job_starts_a_job_per_minute_with_the_name_of_that_minute() -> None:
     plan = plan_cron_job(cron(), [], now=NOW + 5)
-    assert [one.name for one in plan.create] == [f"web-{int(NOW) // 60}"]
+    assert [child.name for child in plan.create] == [f"web-{int(NOW) // 60}"]
     assert plan.status.last_schedule_time == format_time(NOW)
     assert plan.again == 55
     again = replace(cron(), status=CronJobStatus(last_schedule_time=format_time(NOW)))

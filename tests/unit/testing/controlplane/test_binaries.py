@@ -88,7 +88,7 @@ def test_without_go_the_error_names_the_ways_out(module, monkeypatch):
         module.build()
 
 
-def test_a_failed_build_shows_what_go_said_and_leaves_nothing_behind(module, go):
+def test_a_failed_build_shows_what_go_printed_and_leaves_nothing_behind(module, go):
     (module.source / "broken.go").write_text("?")
     with pytest.raises(BinariesError, match="expected 'package'"):
         module.build()

@@ -36,7 +36,7 @@ def test_every_server_listens_on_loopback_only(port):
 
 
 @pytest.mark.parametrize(("service_accounts", "plugin_is_off"), [(True, False), (False, True)])
-def test_pods_need_an_account_only_where_somebody_makes_accounts(port, service_accounts, plugin_is_off):
+def test_pods_need_an_account_only_where_accounts_are_created(port, service_accounts, plugin_is_off):
     flags = flags_of(components.apiserver(Path("/run"), port, port, service_accounts=service_accounts))
     assert ("ServiceAccount" in flags["disable-admission-plugins"].split(",")) is plugin_is_off
 

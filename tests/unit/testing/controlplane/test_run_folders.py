@@ -48,7 +48,7 @@ def test_the_folder_of_a_killed_run_is_removed_by_the_next_one(tmp_path):
     run.remove()
 
 
-def test_a_promised_port_is_given_to_nobody_else_but_one_who_shares():
+def test_a_promised_port_is_given_only_to_a_listener_that_shares_it():
     with ReservedPort() as port, socket.socket() as stranger, socket.socket() as program:
         assert stranger.connect_ex((LOOPBACK, port.number)) != 0
         stranger.close()

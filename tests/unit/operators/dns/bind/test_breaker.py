@@ -28,7 +28,7 @@ async def test_a_burst_goes_through_at_once_and_what_follows_at_the_rate(clock):
     await asyncio.gather(*tasks)
 
 
-async def test_after_five_failures_nobody_asks_until_one_may_try(clock):
+async def test_after_five_failures_no_request_is_sent_until_one_may_try(clock):
     gate = Gate("ns1/0", clock)
     for _ in range(FAILURES):
         await gate.enter()
@@ -65,6 +65,6 @@ async def test_a_server_that_refuses_at_once_is_left_alone_for_being_away_and_no
         (EOFError(), "EOFError"),
     ],
 )
-def test_what_is_wrong_with_a_connection_is_said_in_words_and_with_its_port(error, words):
+def test_what_is_wrong_with_a_connection_is_reported_in_words_and_with_its_port(error, words):
     assert fault_of(error, "192.0.2.1:53") == words
     assert str(DriverError(words, server="192.0.2.1:53")).count("192.0.2.1:53") == 1

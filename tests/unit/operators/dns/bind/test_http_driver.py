@@ -84,7 +84,7 @@ def others():
     return [server_at(1, "secondary", address="192.0.2.7", dns_port=5353), server_at(1, "s", address="192.0.2.8")]
 
 
-async def test_a_new_primary_zone_is_told_whole_in_the_original_s_words_and_with_keys_for_ours():
+async def test_a_new_primary_zone_is_sent_complete_in_the_originals_format_and_with_keys_for_ours():
     async with original((201, DONE[1])) as driver:
         config = primary_config(driver.server, ORG, others())
         with pytest.raises(DriverError):  # nobody serves it here, and what is not served was not made
@@ -150,7 +150,7 @@ async def test_whether_a_zone_is_there_is_asked_so_that_the_original_cannot_be_w
     assert found is None if kind is None else found[0] == ("type", kind)
 
 
-async def test_b31_nobody_deletes_what_is_not_there_and_a_500_about_it_is_no_reason_to_wait():
+async def test_b31_nothing_that_is_absent_is_deleted_and_a_500_about_it_is_no_reason_to_wait():
     async with original(ABSENT, ABSENT) as driver:
         await driver.remove(ORG)
     assert all(row[0] == "GET" for row in driver.asked)
@@ -163,7 +163,7 @@ async def test_b31_nobody_deletes_what_is_not_there_and_a_500_about_it_is_no_rea
             await driver.remove(ORG)
 
 
-async def test_a_zone_of_the_original_is_told_its_settings_once_and_again_when_they_change():
+async def test_a_zone_of_the_original_gets_its_settings_once_and_again_when_they_change():
     async with original(PRIMARY, DONE, PRIMARY, PRIMARY, DONE) as driver:
         near, far = (server_at(1, "a", address="192.0.2.8", dns_port=53), others()[0])
         config = primary_config(driver.server, ORG, [near])
@@ -179,7 +179,7 @@ async def test_a_zone_of_the_original_is_told_its_settings_once_and_again_when_t
     assert second["steersman"]["alsoNotify"] == ["192.0.2.8:53 key operator", "192.0.2.7:5353 key operator"]
 
 
-async def test_other_primaries_reach_a_secondary_of_the_original_by_making_it_anew_and_ours_at_once():
+async def test_other_primaries_reach_a_secondary_of_the_original_by_creating_it_again_and_ours_at_once():
     def config(driver, which):
         return secondary_config(driver.server, ORG, others()[which : which + 1])
 
@@ -194,7 +194,7 @@ async def test_other_primaries_reach_a_secondary_of_the_original_by_making_it_an
     assert driver.asked[1][2]["primaries"] == ["192.0.2.8:1"]
 
 
-async def test_a_secondary_is_asked_to_look_in_words_that_make_the_original_fetch():
+async def test_a_secondary_is_notified_so_that_the_original_transfers():
     async with original(DONE) as driver:
         await driver.refresh(ORG)
     assert driver.asked == [("POST", f"{ZONE}/retransfer?ifNewer=true", None)]
@@ -220,7 +220,7 @@ async def test_the_name_of_a_zone_is_one_segment():
         ((302, ""), "BindcarBadRequest", "302"),
     ],
 )
-async def test_what_went_wrong_is_said_with_a_reason_and_never_with_the_token(answer, reason, says):
+async def test_what_went_wrong_is_reported_with_a_reason_and_never_with_the_token(answer, reason, says):
     async with original(answer) as driver:
         with pytest.raises(SidecarError) as told:
             await driver.ready()
@@ -261,7 +261,7 @@ async def test_a_token_that_no_header_can_hold_is_the_fault_of_one_server_and_is
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_a_sidecar_is_asked_but_not_told_to_change_anything_behind_a_guard_that_withholds_it(dry_run):
+async def test_a_sidecar_is_asked_but_not_asked_to_change_anything_behind_a_guard_that_withholds_it(dry_run):
     guard = WriteGuard(dry_run=dry_run)
     guard.fence = lambda _key: "" if dry_run else NOT_LEADER
     async with original(PRIMARY, PRIMARY) as driver:

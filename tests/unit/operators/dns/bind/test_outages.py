@@ -20,7 +20,7 @@ def server(name="0", **more):
     )  # fmt: skip
 
 
-def test_an_outage_is_said_once_whoever_asks_and_in_whatever_way():
+def test_an_outage_is_reported_once_whatever_the_request():
     woken = []
     outages = Outages(woken.append)
     with capture_logs() as lines:

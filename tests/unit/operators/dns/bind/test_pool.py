@@ -88,7 +88,7 @@ async def test_a_server_whose_containers_became_ready_is_asked_at_once_however_o
         ({"primary_servers": ["::::"]}, "spec.primaryServers[0]"),
     ],
 )
-def test_a_server_without_a_real_address_is_told_by_the_field(spec, field):
+def test_a_server_without_a_real_address_is_reported_by_the_field(spec, field):
     meta = ObjectMeta(name="a", namespace="default")
     wrong = Bind9Instance(metadata=meta, spec=Bind9Instance.Spec(cluster_ref="", role="secondary", **spec))
     with pytest.raises(PlanError) as refused:

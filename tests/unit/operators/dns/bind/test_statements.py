@@ -64,7 +64,7 @@ def test_no_name_of_a_list_ends_a_statement(entry):
 
 
 @pytest.mark.parametrize("entry", ["dead", "....", "10.0.0.0/99", "inside"])
-def test_what_an_existing_server_cannot_be_told_is_said_before_it_is_asked(entry):
+def test_a_setting_that_an_existing_server_cannot_take_is_reported_before_it_is_asked(entry):
     one = instance(endpoints=[{"address": "192.0.2.1"}], config={"allowTransfer": [entry]})
     with pytest.raises(PlanError) as refused:
         servers_of(one, cluster(LISTS), KEYS, ())

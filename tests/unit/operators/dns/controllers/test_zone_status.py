@@ -54,12 +54,12 @@ def test_a_zone_that_is_well_as_it_was_speaks_after_the_answers_of_others():
     assert is_status_deferred(zone, state, busy=True, now=1.1)
 
 
-def test_it_speaks_at_once_when_nobody_else_is_published():
+def test_it_is_announced_at_once_when_no_other_address_is_published():
     zone = the_zone()
     assert not defer_status(zone, the_state(zone), well(), busy=False, now=1.0)
 
 
-def test_a_look_that_published_nothing_puts_nothing_off():
+def test_a_reconcile_that_published_nothing_puts_nothing_off():
     zone, summary = the_zone(), well()
     summary.report.written = 0
     state = the_state(zone)
@@ -90,12 +90,12 @@ def test_it_does_not_wait_for_others_for_ever():
     ],
     ids=["error", "drift", "adopted", "foreign", "behind", "invalid", "not published"],
 )
-def test_trouble_is_told_at_once(summary):
+def test_issues_are_reported_at_once(summary):
     zone = the_zone()
     assert not defer_status(zone, the_state(zone), summary, busy=True, now=1.0)
 
 
-def test_an_instance_that_should_no_longer_have_it_is_told_at_once():
+def test_an_instance_that_should_no_longer_have_it_is_reported_at_once():
     zone, summary = the_zone(), well()
     summary.leaving = [(InstanceState(api_version="", kind="", name="ns1", namespace="shop"), "away")]
     assert not defer_status(zone, the_state(zone), summary, busy=True, now=1.0)
@@ -112,11 +112,11 @@ def test_an_instance_that_should_no_longer_have_it_is_told_at_once():
     ],
     ids=["first serial", "end of trouble", "catalog", "signed", "reverse"],
 )
-def test_what_somebody_waits_for_is_told_at_once(zone):
+def test_what_a_caller_waits_for_is_reported_at_once(zone):
     assert not defer_status(zone, the_state(zone), well(), busy=True, now=1.0)
 
 
-def test_a_change_is_published_at_once_although_words_are_owed():
+def test_a_change_is_published_at_once_although_notifications_are_pending():
     zone = the_zone()
     state = the_state(zone)
     assert defer_status(zone, state, well(), busy=True, now=1.0)
@@ -138,7 +138,7 @@ def test_a_change_is_published_at_once_although_words_are_owed():
     ],
     ids=["first keys", "a key more", "other keys", "other keys that are not ours yet", "no keys yet"],
 )
-def test_a_change_of_keys_is_reported_once_and_a_server_without_keys_is_no_change(
+def test_a_change_of_keys_is_reported_once_and_a_server_without_keys_is_not_a_change(
     known, found, is_pending, written, is_changed
 ):
     before = None if known is None else DnssecStatus(ds_records=known)

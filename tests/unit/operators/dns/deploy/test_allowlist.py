@@ -106,7 +106,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("spec", ALLOWED.values(), ids=ALLOWED)
-def test_what_is_on_the_list_needs_no_word(spec):
+def test_what_is_on_the_list_needs_no_approval(spec):
     assert refused(instance(**spec)) == []
 
 
@@ -195,7 +195,7 @@ def test_a_service_gives_no_orders_to_other_controllers_and_may_be_reached_from_
     assert refused(one, served(type="NodePort", clusterIP="None", **dict.fromkeys(SERVICE_FIELDS, 1))) == []
 
 
-def test_what_a_provider_says_is_an_administrators_word_and_what_a_cluster_says_is_not():
+def test_what_a_provider_says_is_an_administrators_setting_and_what_a_cluster_says_is_not():
     role = RoleConfig(replicas=1, service=RoleService(spec={"loadBalancerIP": "192.0.2.1"}))
     fields = {
         "primary": role,

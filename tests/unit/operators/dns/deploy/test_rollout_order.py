@@ -21,25 +21,27 @@ MEMBERS = st.lists(
 
 
 def _rolling(members):
-    return [one for one in members if not one.current and not blocker_of(one, members)]
+    return [member for member in members if not member.current and not blocker_of(member, members)]
 
 
 @given(MEMBERS)
 def test_of_those_that_answer_at_most_one_is_taken_down_and_only_when_all_others_answer(members):
     taken = [one for one in _rolling(members) if one.ready]
     assert len(taken) <= 1
-    assert not taken or all(one.ready for one in members)
+    assert not taken or all(member.ready for member in members)
 
 
 @given(MEMBERS)
-def test_a_server_that_does_not_answer_waits_for_nobody(members):
-    assert {one.name for one in members if not one.current and not one.ready} <= {one.name for one in _rolling(members)}
+def test_a_server_that_does_not_answer_blocks_no_other(members):
+    assert {member.name for member in members if not member.current and not member.ready} <= {
+        one.name for one in _rolling(members)
+    }
 
 
 @given(MEMBERS)
-def test_as_long_as_all_answer_somebody_is_always_next_and_secondaries_come_first(members):
-    members = [RolloutServer(one.name, one.role, one.current, True) for one in members]
-    outdated = [one for one in members if not one.current]
+def test_as_long_as_all_answer_a_server_is_always_next_and_secondaries_come_first(members):
+    members = [RolloutServer(member.name, member.role, member.current, True) for member in members]
+    outdated = [member for member in members if not member.current]
     assert [one.place for one in _rolling(members)] == sorted(one.place for one in outdated)[:1]
 
 

@@ -53,7 +53,7 @@ def test_keys_from_before_there_were_epochs_replace_no_pods():
     assert EPOCH not in control_keys(held(data, older), ROTATED, 31 * DAY)[1]
 
 
-def test_a_key_that_somebody_else_changes_leaves_the_one_before_it_at_hand():
+def test_a_key_that_another_client_changes_leaves_the_one_before_it_at_hand():
     data, notes, _ = control_keys(None, None, 0.0, given=given(b"old"))
     changed, after, _ = control_keys(held(data, notes), None, 1.0, given=given(b"new"))
     assert base64.b64decode(changed["secret"]) == b"new"
@@ -99,7 +99,7 @@ def kept(labels):
     return key_secret(Secret(metadata=ObjectMeta(name="k", namespace="n", labels=labels), data=NAMES))
 
 
-def test_fields_of_any_name_are_a_key_where_a_label_says_so_and_the_way_out_is_told_where_not():
+def test_fields_of_any_name_are_a_key_where_a_label_says_so_and_the_way_out_is_reported_where_not():
     ref = SecretRef(name="k", key_name_key="user", secret_key="pass", algorithm="hmac-sha512")
     one = instance_with(RndcKey(secret_ref=ref))
     place = NamespacedName("k", "n")

@@ -106,7 +106,7 @@ def test_a_key_file_may_be_written_with_tabs():
     assert keys_in(tabs, ORG) == keys_in(made, ORG) != []
 
 
-def test_what_is_no_key_is_named_by_its_field_and_nothing_private_is_shown():
+def test_what_is_not_a_key_is_named_by_its_field_and_nothing_private_is_shown():
     data = pair()
     field = next(name for name in data if name.endswith(".key"))
     for wrong in (b"", b"\xff", b"example.org. IN DNSKEY 257 3", data[field].replace(b"example", b"another")):
@@ -155,7 +155,7 @@ PLANS = [
 
 
 @pytest.mark.parametrize(("what", "ours", "theirs", "generate", "known", "reason", "missing"), PLANS)
-def test_keys_are_made_only_where_nobody_can_know_others(what, ours, theirs, generate, known, reason, missing):
+def test_keys_are_made_only_where_others_cannot_be_known(what, ours, theirs, generate, known, reason, missing):
     plan = plan_keys(ORG, 13, ours, theirs, generate=generate, known=known, where="dns/keys")
     assert (plan.reason, plan.missing) == (reason, missing), what
     assert bool(plan.keys) == (not reason and not missing)
@@ -209,7 +209,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("said", "place"), PLACES)
-def test_keys_are_where_it_is_said(said, place):
+def test_keys_are_where_they_are_configured(said, place):
     assert keeping_of(Signing(enabled=True, **said), "dns").place == place
     assert keeping_of(Signing(enabled=False, **said), "dns") is None
 
@@ -298,12 +298,12 @@ def pod_of(one):
 
 def test_b10_keys_of_secrets_are_copied_before_named_starts_and_it_cannot_write_them():
     pod, claims = pod_of(instance(keys_from=GIVEN))
-    assert [one["name"] for one in pod["initContainers"]] == ["signing-keys"]
-    assert [one["name"] for one in pod["containers"]] == ["bind9", "signing"]
-    named = {one["name"]: one for one in pod["containers"][0]["volumeMounts"]}
+    assert [initcontainer["name"] for initcontainer in pod["initContainers"]] == ["signing-keys"]
+    assert [container["name"] for container in pod["containers"]] == ["bind9", "signing"]
+    named = {volumemount["name"]: volumemount for volumemount in pod["containers"][0]["volumeMounts"]}
     assert named["signing"]["readOnly"]
     assert not {"signing-made", "signing-given"} & named.keys()
-    secrets = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
     assert (secrets["signing-made"], secrets["signing-given"]) == (KEYS_SECRET, "bindy-keys")
     assert claims == []
     for one in (*pod["initContainers"], *pod["containers"]):
@@ -317,7 +317,7 @@ def test_b10_a_volume_for_keys_is_a_claim_of_its_own_that_named_can_write():
     assert claim["metadata"]["name"] == "ns-signing"
     assert claim["spec"]["storageClassName"] == "fast"
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
-    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "signing"]
+    (mount,) = [volumemount for volumemount in pod["containers"][0]["volumeMounts"] if volumemount["name"] == "signing"]
     assert not mount.get("readOnly")
     assert "initContainers" not in pod
 

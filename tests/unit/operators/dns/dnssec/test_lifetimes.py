@@ -45,6 +45,6 @@ def test_a_lifetime_is_what_named_makes_of_it(text, seconds):
 
 
 @pytest.mark.parametrize(("text", "why"), BAD)
-def test_what_is_no_lifetime_is_refused_with_a_way_out(text, why):
+def test_what_is_not_a_lifetime_is_refused_with_a_way_out(text, why):
     with pytest.raises(FormatError, match=why):
         seconds_of(text, "zsk")

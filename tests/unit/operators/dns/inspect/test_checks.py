@@ -39,7 +39,7 @@ CUT, GLUE = (owner_of("sub", ORG), NS), (owner_of("ns.sub", ORG), A)
         ),
     ],
 )
-def test_a_parent_says_what_the_zone_says_and_knows_the_addresses_that_nobody_else_can(parent, words):
+def test_a_parent_says_what_the_zone_says_and_knows_the_addresses_that_no_other_server_can(parent, words):
     found = delegation_problems(CHILD, draft(ORG, *parent))
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))

@@ -93,7 +93,7 @@ UNSAYABLE = [
 
 
 @pytest.mark.parametrize(("name", "kind", "value", "type_"), UNSAYABLE)
-def test_what_no_record_can_say_is_told_and_not_deleted(name, kind, value, type_):
+def test_what_no_record_can_say_is_reported_and_not_deleted(name, kind, value, type_):
     rrsets = {**ZONES["everything"], key(name, kind): RRset(60, frozenset({value}))}
     manifests, left = manifests_of(ORG, START.value(), rrsets, namespace="dns", selector={"dns": "primary"})
     assert [row for row in left if f"{name}.example.org. {type_}" in row] == left != []

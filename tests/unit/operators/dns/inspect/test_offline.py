@@ -38,7 +38,7 @@ spec: {name: www, ipv4Addresses: [192.0.2.80]}
 """
 
 
-async def test_a_name_in_a_zone_that_cannot_be_planned_is_told_why():
+async def test_a_name_in_a_zone_that_cannot_be_planned_is_reported_with_its_reason():
     objects = {}
     assert lay_over(objects, yaml.safe_load_all(WITHOUT_KEY), "dns") == []
     survey = ZoneInspection(objects)
@@ -58,7 +58,7 @@ def test_a_serial_that_went_round_is_newer_than_one_that_did_not():
     assert lagging({"a": 2**32 - 2}) == lagging({}) == []
 
 
-async def test_a_zone_that_nobody_knows_is_an_error_and_not_one_that_is_well():
+async def test_a_zone_that_does_not_exist_is_an_error_and_not_a_healthy_zone():
     objects = {}
     lay_over(objects, yaml.safe_load_all(WITHOUT_KEY), "dns")
     survey = ZoneInspection(objects)

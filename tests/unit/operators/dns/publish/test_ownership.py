@@ -40,7 +40,7 @@ def rrset(*values, ttl=60):
         (None, rrset("a"), (), set()),
     ],
 )
-def test_what_a_server_has_and_no_resource_says_or_said_is_of_others(have, wanted, spoken, left):
+def test_what_a_server_has_and_no_resource_declares_or_declared_is_foreign(have, wanted, spoken, left):
     key = (WWW, TXT)
     found = unmanaged_values({key: have}, {} if wanted is None else {key: wanted}, {key: frozenset(spoken)})
     assert found == ({key: frozenset(left)} if left else {})
@@ -59,7 +59,7 @@ def test_an_rrset_that_agrees_with_what_is_wanted_keeps_its_ttl(have, want, kept
     assert keeps_ttl(have, want) == kept
 
 
-def test_what_named_makes_itself_is_nobody_s():
+def test_what_named_makes_itself_is_not_foreign_data():
     assert unmanaged_values({(b"", 48): rrset("key"), (WWW, 46): rrset("signature")}, {}) == {}
 
 
@@ -75,7 +75,7 @@ def test_what_named_makes_itself_is_nobody_s():
         ([(WWW, NS)], False),
     ],
 )
-def test_name_servers_and_their_addresses_are_no_data_of_others(keys, bare):
+def test_name_servers_and_their_addresses_are_not_foreign_data(keys, bare):
     assert is_bare(keys, SERVERS, ORG) == bare
 
 
@@ -83,7 +83,7 @@ KEYS = st.tuples(st.sampled_from([b"", WWW, NS1]), st.sampled_from([A, TXT, CNAM
 
 
 @given(st.frozensets(KEYS), st.frozensets(KEYS))
-def test_exactly_those_are_shut_out_that_a_server_would_not_have_beside_the_data_of_others(wanted, theirs):
+def test_exactly_those_are_shut_out_that_a_server_would_not_have_beside_foreign_data(wanted, theirs):
     shut = blocked_keys(wanted, {key: rrset("x") for key in wanted}, theirs)
     for owner, kind in wanted:
         there = {one for name, one in theirs if name == owner}

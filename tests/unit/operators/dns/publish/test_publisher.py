@@ -138,7 +138,7 @@ async def test_an_update_without_an_answer_is_not_taken_for_done_nor_for_failed(
     assert (report.ok, report.written, primary.serial()) == (True, 0, 2)
 
 
-async def test_data_of_others_stays_in_a_zone_that_was_not_adopted_and_goes_from_one_that_was():
+async def test_foreign_data_stays_in_a_zone_that_was_not_adopted_and_goes_from_one_that_was():
     site = MemorySite()
     [primary] = site.primaries
     primary.has("legacy A 192.0.2.77", serial=4)
@@ -151,7 +151,7 @@ async def test_data_of_others_stays_in_a_zone_that_was_not_adopted_and_goes_from
     assert report.adopted == {"primary0/0": ["legacy.example.org"]}
 
 
-async def test_a_cname_of_ours_is_held_back_beside_data_of_others_and_reported():
+async def test_a_cname_of_ours_is_held_back_beside_foreign_data_and_reported():
     site = MemorySite()
     [primary] = site.primaries
     primary.has("www TXT legacy", serial=4)

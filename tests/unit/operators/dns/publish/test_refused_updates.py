@@ -48,7 +48,7 @@ def test_exactly_the_culprits_are_left_and_everything_else_is_taken_once(count, 
 
 
 @given(st.permutations(range(12)))
-def test_what_only_needs_another_change_of_the_same_update_is_no_culprit(order):
+def test_what_only_needs_another_change_of_the_same_update_is_not_a_culprit(order):
     rows = [change(number, kind) for number, kind in enumerate([A, MX, A, NS, TXT, TXT] * 2)]
     needs = {rows[1]: rows[0], rows[3]: rows[2], rows[7]: rows[8], rows[9]: rows[6]}
     server = Server([rows[4]], needs)

@@ -70,7 +70,7 @@ async def test_a_zone_of_the_server_s_own_configuration_keeps_everything_but_our
     assert primary.data() == {THEIRS}
 
 
-async def test_a_server_that_takes_records_only_keeps_the_zone_whoever_added_it():
+async def test_a_server_that_takes_records_only_keeps_the_zone_regardless_of_who_added_it():
     site = MemorySite(records_only=True)
     [primary] = site.primaries
     primary.has(OURS, THEIRS, added=True)

@@ -93,7 +93,7 @@ class World:
         return len(counts)
 
 
-def test_one_change_looks_at_as_many_objects_in_a_large_zone_as_in_a_small_one():
+def test_one_change_reads_as_many_objects_in_a_large_zone_as_in_a_small_one():
     counted = []
     for size in (10, 400):
         world, state = World(size), ZoneState(the_zone().ref)
@@ -154,7 +154,7 @@ async def test_publishing_one_change_does_not_walk_over_the_zone():
     assert status_of(world.zone, state, Summary(report=report), now=0.0).serial == report.serial == 2
 
 
-def test_a_new_zone_looks_at_the_records_that_are_being_deleted_and_at_no_other():
+def test_a_new_zone_reads_the_records_that_are_being_deleted_and_no_others():
     for size in (10, 400):
         world = World(size)
         meta = msgspec.structs.replace(host(3).metadata, deletion_timestamp="2024-01-02T00:00:00Z")

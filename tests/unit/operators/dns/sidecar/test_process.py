@@ -49,7 +49,7 @@ def instance(**spec):
         (AllowedUsers(namespaces=frozenset({"dns"})), "dns:steersman", False),
     ],
 )
-def test_lists_let_in_whom_they_name_and_nobody_who_is_only_called_alike(allowed, user, may):
+def test_lists_let_in_whom_they_name_and_no_client_with_a_similar_name(allowed, user, may):
     assert allowed.admit(user) is may
 
 

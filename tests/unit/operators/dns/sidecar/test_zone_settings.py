@@ -58,7 +58,7 @@ def settings(draw):
 
 
 @given(settings())
-def test_settings_survive_named_s_own_words_and_json(asked):
+def test_settings_survive_named_conf_syntax_and_json(asked):
     text = statement_text(statements(asked))
     assert read_settings(read_statements(text)) == asked
     over = msgspec.json.decode(
@@ -96,7 +96,7 @@ def test_what_is_wanted_of_a_sidecar_is_what_it_will_say_it_does(make):
     assert any(row[0] == "file" for row in plain)
 
 
-def test_the_original_is_told_addresses_where_ours_is_told_keys():
+def test_the_original_gets_addresses_where_ours_gets_keys():
     config = read_settings(primary_config(server(api_port=1, allow_transfer=("192.0.2.7",)), ORG, [server()]))
     assert config.allow_transfer == ("192.0.2.7", "key k")
     assert plain_acl(config, config.also_notify, "192.0.2.99") == ["192.0.2.7", "192.0.2.1", "192.0.2.99"]
@@ -140,11 +140,11 @@ NOTIFYING = (
         ),
     ],
 )
-def test_a_request_in_the_original_s_words_means_what_it_always_meant(kind, config, said):
+def test_a_request_in_the_originals_format_means_what_it_always_meant(kind, config, said):
     assert statement_text(statements(created_settings(create(kind, **config)))) == said
 
 
-def test_a_modification_changes_what_it_names_and_keeps_keys_that_its_words_cannot_say():
+def test_a_modification_changes_what_it_names_and_keeps_keys_that_its_schema_cannot_express():
     before = created_settings(create(alsoNotify=["192.0.2.1:5353 key t"], allowTransfer=["192.0.2.1"]))
     request = messages.ModifyZone(also_notify=["192.0.2.1:5353", "192.0.2.2"], allow_update=["192.0.2.3"])
     after = modified_settings(before, request)
@@ -189,7 +189,7 @@ def test_no_key_and_no_policy_can_be_more_than_a_name(text):
 
 
 @pytest.mark.parametrize("text", ["", ".", "a..b", 'a"b', "a\\.b.org", "a{b}", "ä.org", "x" * 64, "a.b\nc"])
-def test_a_zone_whose_name_is_no_plain_name_is_refused(text):
+def test_a_zone_whose_name_is_not_a_plain_name_is_refused(text):
     from steersman.operators.dns.sidecar.access import Problem
 
     with pytest.raises(Problem) as told:
@@ -236,7 +236,7 @@ def test_a_zone_arrives_as_it_left(servers_ttl, strings):
     assert read_zone(ORG, msgspec.json.decode(sent, type=messages.ZoneConfig), 0.0) == (START, data)
 
 
-def test_a_zone_in_the_original_s_words_is_read():
+def test_a_zone_in_the_originals_format_is_read():
     config = messages.ZoneConfig(
         ttl=300,
         soa=messages.SoaRecord(primary_ns="ns1.example.org.", admin_email="admin@example.org"),

@@ -36,7 +36,7 @@ def test_a_member_stands_under_a_label_of_its_own_below_zones():
         st.tuples(st.integers(0, 4), st.frozensets(st.sampled_from([ONE, TWO])), st.sampled_from("ab")), max_size=20
     )
 )
-def test_catalogs_hold_what_was_said_last_and_news_are_exactly_what_changed(steps):
+def test_catalogs_hold_what_was_declared_last_and_changes_are_exactly_what_changed(steps):
     catalogs, said = Catalogs(), {}
     for number, wanted, name in steps:
         ref, zone = NamespacedName(f"z{number}", "shop"), name_of(f"{name}{number}.test")

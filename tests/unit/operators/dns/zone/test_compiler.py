@@ -69,7 +69,7 @@ def test_the_zone_s_ttl_holds_for_records_without_one_and_an_hour_without_either
     assert compiled(www).rrsets[key].ttl == 3600
 
 
-def test_different_ttls_give_the_lowest_and_those_who_asked_for_another_are_told():
+def test_different_ttls_give_the_lowest_and_the_records_with_another_report_it():
     desired = compiled(
         record(ARecord, "a", owner="www", ttl=60, ipv4_addresses=["192.0.2.1"]),
         record(ARecord, "b", owner="www", ttl=600, ipv4_addresses=["192.0.2.2"]),
@@ -146,7 +146,7 @@ def test_a_delegation_to_other_servers_hides_the_addresses_of_those_before_and_s
     assert [bool(desired.outcome(f"arecord/{name}").held) for name in ("one", "two")] == [True, False]
 
 
-def test_a_conflict_that_is_over_is_no_longer_told():
+def test_a_conflict_that_is_over_is_no_longer_reported():
     desired = compiled(record(CNAMERecord, "apex", owner="@", target="x.example.net."))
     assert [source for _, source, _ in desired.problems()] == ["cnamerecord/apex"]
     desired.drop("cnamerecord/apex")
@@ -285,14 +285,14 @@ def test_servers_inside_the_zone_need_an_address_that_a_server_would_find(case, 
     assert (desired.outcome(source(pointing)).held is None) == (fine_ns if kind == "ns" else fine_mx)
 
 
-def test_the_zone_itself_is_no_name_server_without_an_address_either():
+def test_the_zone_itself_is_not_a_name_server_without_an_address_either():
     server = record(NSRecord, "apex", owner="@", nameserver="example.org.")
     assert reasons(compiled(server)) == {"nsrecord/apex": "MissingAddress"}
     address = record(ARecord, "web", owner="@", ipv4_addresses=["192.0.2.1"])
     assert reasons(compiled(server, address)) == {"nsrecord/apex": None, "arecord/web": None}
 
 
-def test_a_record_that_left_its_ttl_to_the_zone_is_told_of_a_lower_one_too():
+def test_a_record_that_left_its_ttl_to_the_zone_reports_a_lower_one_too():
     desired = compiled(
         record(ARecord, "a", owner="www", ttl=60, ipv4_addresses=["192.0.2.1"]),
         record(ARecord, "b", owner="www", ipv4_addresses=["192.0.2.2"]),
@@ -383,7 +383,9 @@ def finds_address(served, owner):
 
 @settings(max_examples=4 * settings().max_examples, deadline=None)
 @given(st.lists(one_of_many(), max_size=10, unique_by=lambda one: one.name))
-def test_a_draft_has_nothing_that_a_server_would_refuse_or_ignore_and_nobody_is_hidden_by_what_is_not_served(records):
+def test_a_draft_has_nothing_that_a_server_would_refuse_or_ignore_and_no_record_is_hidden_by_what_is_not_served(
+    records,
+):
     desired = compiled(*records)
     served = desired.rrsets
     cuts = {owner for owner, kind in served if kind == NS and owner}
@@ -433,8 +435,8 @@ def test_one_change_evaluates_as_many_names_in_a_large_zone_as_in_a_small_one(ch
             *(record(TXTRecord, f"t{n}", owner=f"t{n}.sub", text=["x"]) for n in range(size)),
             *(record(MXRecord, f"m{n}", owner=f"h{n}", priority=1, mail_server="mx.example.org.") for n in range(size)),
         ]
-        for one in everyone:
-            desired.put_record(one, source(one))
+        for member in everyone:
+            desired.put_record(member, source(member))
         desired.settle()
         desired.evaluated = 0
         desired.put_record(change, source(change))

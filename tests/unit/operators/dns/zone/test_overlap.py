@@ -97,7 +97,7 @@ def test_one_name_is_one_name_however_it_is_spelled(name):
 
 
 @pytest.mark.parametrize("name", ["nk.example", "xbank.example", "bank.example.org", "shop.example"])
-def test_names_that_only_look_alike_and_siblings_are_nobodys_business(name):
+def test_names_that_only_look_alike_and_siblings_are_ignored(name):
     assert judged(BANK, zone(name, "other", 1))[0][name] == ""
 
 

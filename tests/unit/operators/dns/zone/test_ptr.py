@@ -157,7 +157,7 @@ def test_a_record_that_asks_gets_a_ptr_per_address_and_one_that_does_not_gets_no
     assert world.ptr_outcome(asking) is PTR_PUBLISHED
 
 
-def test_the_zone_s_word_holds_for_records_that_say_nothing():
+def test_the_zones_setting_holds_for_records_without_one():
     yes, no = address("yes", "192.0.2.1"), address("no", "192.0.2.2", ptr=False)
     world = World(zone("example.org", ptr=True), zone(NET), yes, no).settle()
     assert world.ptr(NET) == {f"1.{NET}": {"yes.example.org."}}
@@ -195,7 +195,7 @@ def test_without_a_zone_nothing_is_written_and_the_record_says_so_until_there_is
     assert world.ptr_outcome(www) is PTR_PUBLISHED
 
 
-def test_another_namespace_is_let_in_by_the_reverse_zone_and_by_nobody_else():
+def test_another_namespace_is_let_in_by_the_reverse_zone_and_by_no_other():
     www = address("www", "192.0.2.1", namespace="shop", ptr=True)
     world = World(zone("example.org"), zone(NET, "platform"), www).settle()
     assert world.ptr(NET) == {}
@@ -207,7 +207,7 @@ def test_another_namespace_is_let_in_by_the_reverse_zone_and_by_nobody_else():
         assert (world.ptr_outcome(www) is PTR_PUBLISHED) is allowed
 
 
-def test_a_zone_in_somebody_else_s_namespace_does_not_take_pointers_away():
+def test_a_zone_in_another_namespace_does_not_take_pointers_away():
     tenant, ours = zone(NET, "tenant"), zone("0.192.in-addr.arpa")
     named = {one.spec.zone_name: [one] for one in (tenant, ours)}
     place = place_of(name_of(f"1.{NET}"), "shop", lambda text: named.get(text, []))

@@ -167,13 +167,13 @@ def test_a_rollout_that_does_not_progress_degrades_the_executor(executor):
     assert conditions[1]["reason"] == "ProgressDeadlineExceeded"
 
 
-def test_executors_may_run_performers_in_their_own_namespace_and_nobody_gives_them_another(executor):
+def test_executors_may_run_performers_in_their_own_namespace_and_no_other_namespace_is_possible(executor):
     here = account_objects("ns", read(executor()))
-    assert [one["kind"] for one in here] == ["ServiceAccount", "Role", "RoleBinding"]
-    assert {one["metadata"]["namespace"] for one in here} == {"ns"}
+    assert [item["kind"] for item in here] == ["ServiceAccount", "Role", "RoleBinding"]
+    assert {item["metadata"]["namespace"] for item in here} == {"ns"}
     assert account_objects("ns", read(executor(config={"kubernetes": {"namespace": "ns"}}))) == here
     there = account_objects("ns", read(executor(config={"kubernetes": {"namespace": "kube-system"}})))
-    assert [(one["kind"], one["metadata"]["namespace"]) for one in there] == [("ServiceAccount", "ns")]
+    assert [(item["kind"], item["metadata"]["namespace"]) for item in there] == [("ServiceAccount", "ns")]
     assert [one["kind"] for one in account_objects("ns", read(executor(config={"performerMode": "docker"})))] == [
         "ServiceAccount"
     ]

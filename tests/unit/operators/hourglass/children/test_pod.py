@@ -99,13 +99,13 @@ def test_environment_is_ordered_by_name_but_for_references():
     made = ordered_environment(
         {"URL": "http://$(HOST):$(PORT)", "PORT": "1", "HOST": "h", "A": "$(URL)/a", "Z": "$(Z)"}
     )
-    assert [one["name"] for one in made] == ["HOST", "PORT", "URL", "A", "Z"]
+    assert [item["name"] for item in made] == ["HOST", "PORT", "URL", "A", "Z"]
 
 
 @given(st.dictionaries(st.text("ABC", min_size=1, max_size=2), st.text("ABC$()", max_size=8), max_size=6))
 def test_environment_loses_nothing_and_does_not_depend_on_the_order_it_was_written_in(environment):
     made = ordered_environment(environment)
-    assert {one["name"]: one["value"] for one in made} == environment
+    assert {item["name"]: item["value"] for item in made} == environment
     assert made == ordered_environment(dict(reversed(environment.items())))
 
 

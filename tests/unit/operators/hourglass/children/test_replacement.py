@@ -83,7 +83,7 @@ def test_a_new_pod_that_fails_during_a_replacement_is_made_again_later_and_later
 def test_a_pod_without_a_hash_and_with_the_right_image_is_adopted_not_replaced(pod):
     given = (desired(), [pod("performer-p", image="avs:1")], PodHistory())
     steps = next_steps(*given, now=NOW)
-    assert [one.name for one in steps.adopt] == ["performer-p"]
+    assert [child.name for child in steps.adopt] == ["performer-p"]
     assert (removed(steps), steps.create, needs_slot(*given, now=NOW)) == ({}, [], False)
 
 
@@ -146,7 +146,7 @@ def test_scaling_down_removes_those_that_are_not_ready_first(pod):
     assert next_steps(desired(replicas=0), pods, PodHistory(hash=A, created=3), now=NOW).remove
 
 
-def test_scaling_up_is_no_recreation(pod):
+def test_scaling_up_is_not_a_recreation(pod):
     steps = next_steps(desired(replicas=3), [pod("performer-p", A)], PodHistory(hash=A, created=1), now=NOW)
     assert (steps.create, steps.recreated) == ([f"performers-p-{A[:10]}-1", f"performers-p-{A[:10]}-2"], 0)
 
@@ -213,7 +213,7 @@ class World:
         )
         if want.strategy == "BlueGreen" and steps.upgrading:
             going = {removal.pod.name for removal in steps.remove if is_ready(removal.pod)}
-            left = [one for one in self.pods.values() if is_ready(one) and one.name not in going]
+            left = [pod for pod in self.pods.values() if is_ready(pod) and pod.name not in going]
             assert left or not going, "blue/green took the last ready pod"
         actions = [lambda: setattr(self, "served", steps.revision)]
         if steps.upgrading and not self.history.upgrading:
@@ -265,10 +265,10 @@ def test_whatever_happens_and_wherever_it_crashes_it_ends_with_exactly_the_pods_
         world.live(settle=True)
         world.now += 60
     assert len(world.pods) == replicas
-    assert all(one.annotations[TEMPLATE_HASH] == C and is_ready(one) for one in world.pods.values())
+    assert all(pod.annotations[TEMPLATE_HASH] == C and is_ready(pod) for pod in world.pods.values())
     assert world.served in ("", C[:10])
     if strategy == "BlueGreen" and replicas:
-        assert {one.labels[REVISION] for one in world.pods.values()} == {world.served}
+        assert {pod.labels[REVISION] for pod in world.pods.values()} == {world.served}
     quiet = next_steps(want, world.pods.values(), world.history, now=world.now, served=world.served)
     assert (quiet.create, list(quiet.remove), quiet.requeue_after, quiet.upgrading) == ([], [], None, False)
 

@@ -82,7 +82,7 @@ def test_the_end_of_an_upgrade_is_dated_and_resets_the_ready_time(performer, pod
     assert status["lastUpgrade"] == status["readyTime"] == "2027-01-15T08:00:00Z"
 
 
-def test_while_it_is_replaced_the_image_that_runs_is_told(performer, pod):
+def test_while_it_is_replaced_the_image_that_runs_is_reported(performer, pod):
     status = report(performer, [pod("performer-p", B)], before={"observedImage": "avs:0"}, upgrading=True)
     assert (status["phase"], status["observedImage"]) == ("Upgrading", "avs:0")
 
@@ -102,17 +102,17 @@ def test_what_the_kubelet_complains_of_is_the_reason(performer, pod, reason, exp
     assert status["conditions"][1]["status"] == "True"
 
 
-def test_a_container_that_is_being_created_is_no_trouble(pod):
+def test_a_container_that_is_being_created_is_not_an_issue(pod):
     assert pod_issue([waiting(pod, "ContainerCreating")]) is None
 
 
-def test_missing_hardware_is_told_from_other_reasons_of_the_scheduler(pod):
+def test_missing_hardware_is_distinguished_from_other_reasons_of_the_scheduler(pod):
     gpus = frozenset({"nvidia.com/gpu"})
     assert pod_issue([unscheduled(pod, "2 Insufficient nvidia.com/gpu")], gpus).reason == "HardwareUnavailable"
     assert pod_issue([unscheduled(pod, "2 Insufficient cpu")], gpus).reason == "SchedulingFailed"
 
 
-def test_an_invalid_spec_leaves_a_running_pod_available_but_is_told_last(performer, pod):
+def test_an_invalid_spec_leaves_a_running_pod_available_but_is_reported_last(performer, pod):
     status = report(performer, [pod("performer-p", A)], blocked=Issue("InvalidSpec", "spec.image: is empty"))
     assert (status["ready"], summary(status)["message"]) == (True, "spec.image: is empty")
 

@@ -12,7 +12,7 @@ from tests.support.hourglass import performer as performer_manifest
 
 def write(tmp_path, *manifests):
     path = tmp_path / "manifests.yaml"
-    path.write_text("---\n".join(yaml.safe_dump(one) for one in manifests))
+    path.write_text("---\n".join(yaml.safe_dump(manifest) for manifest in manifests))
     return str(path)
 
 

@@ -178,7 +178,7 @@ def test_pods_are_replaced_one_by_one(pods, evicted, waits, finished):
     assert (step.evict, step.waits, step.finished) == (evicted, waits, finished)
 
 
-def test_nothing_is_evicted_before_a_new_pod_would_look_new():
+def test_nothing_is_evicted_before_a_new_pod_would_see_the_change():
     assert next_step([pod("web-0", OLD)], SINCE, SINCE - 0.5).waits == "for the clock"
 
 
@@ -293,7 +293,7 @@ async def test_calls_that_take_long_leave_workers_for_everybody_else():
         {"steersman.dev/quiet-period": "1h"},
     ],
 )
-def test_an_action_that_is_switched_off_is_told_before_any_gate_that_comes_later(action, marks):
+def test_an_action_that_is_switched_off_is_reported_before_any_gate_that_comes_later(action, marks):
     world = World(ReloadConfig(quiet_period="0s", max_delay="0s").options())
     world.put(configmap("app", mode="a"))
     world.put(workload("web", uses=[env_from("app")], annotations={**annotated(action), **marks}))
@@ -304,7 +304,7 @@ def test_an_action_that_is_switched_off_is_told_before_any_gate_that_comes_later
     assert "reload.actions" in plan.reason
 
 
-def test_what_pods_cannot_start_without_is_told_before_an_action_that_is_switched_off():
+def test_what_pods_cannot_start_without_is_reported_before_an_action_that_is_switched_off():
     world = changed_world("evict")
     world.put(workload("web", uses=[env_from("app"), env_from("gone")], annotations=annotated("evict")))
     assert world.evaluate("Deployment", "web").plan.gate == "missing"
@@ -336,7 +336,7 @@ def test_an_action_on_pods_that_no_selector_finds_is_refused_and_the_change_is_k
     for _ in range(3):
         assert set(world.run(after=60).values()) <= {"wait"}
     plan = world.evaluate(kind, "web").plan
-    assert (plan.gate, [one.seen_from("shop") for one in plan.changes]) == ("action", ["configmap/app#mode"])
+    assert (plan.gate, [change.seen_from("shop") for change in plan.changes]) == ("action", ["configmap/app#mode"])
     assert "has no selector that finds them" in plan.reason
     assert world.get(kind, "web")["metadata"]["annotations"]["steersman.dev/applied"] == before
 
@@ -422,7 +422,7 @@ async def test_a_call_to_pods_that_are_not_known_did_not_succeed():
     assert [reason for reason, _ in ctx.events] == ["ReloadCallFailed"]
 
 
-async def test_with_no_replicas_there_is_nothing_to_evict_or_call_and_that_is_what_is_said():
+async def test_with_no_replicas_there_is_nothing_to_evict_or_call_and_that_is_what_is_reported():
     nothing = "no pods"
     ctx = Told()
     await World().reconcilers["Deployment"]._call(ctx, of_application("http port=1", replicas=0))

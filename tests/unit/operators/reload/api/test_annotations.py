@@ -102,7 +102,7 @@ def test_no_annotation_can_break_anything(annotations):
 
 
 @pytest.mark.parametrize("glob", ["[a", "a[", "x[]", "[!]", "[ab][c", "[a]["])
-def test_a_set_of_characters_without_an_end_is_told(glob):
+def test_a_set_of_characters_without_an_end_is_reported(glob):
     assert "has a [ without a ]" in settings(reload=f"configmap/{glob}").problems[0]
 
 
@@ -113,12 +113,12 @@ def test_a_glob_that_is_read_matches_what_it_says(glob, name):
 
 
 @pytest.mark.parametrize(("text", "urgent", "told"), [("true", True, 0), ("false", False, 0), ("yes", False, 1)])
-def test_urgent_is_true_or_false_and_anything_else_is_told(text, urgent, told):
+def test_urgent_is_true_or_false_and_anything_else_is_reported(text, urgent, told):
     read = read_source_settings({"steersman.dev/urgent": text})
     assert (read.urgent, len(read.problems)) == (urgent, told)
 
 
-def test_what_means_nothing_on_a_namespace_is_told_and_the_rest_counts():
+def test_what_means_nothing_on_a_namespace_is_reported_and_the_rest_counts():
     marks = {"reload": "configmap/app", "reload-extra": "secret/a", "reload-ignore": "secret/b", "wave": "2"}
     read = read_namespace_settings({f"steersman.dev/{name}": text for name, text in marks.items()}, "shop")
     assert (read.mode, read.named, read.extra, read.ignore, read.wave) == (None, (), (), (), 2)
@@ -162,7 +162,7 @@ def config(text):
         ("depends_on", "deployment/db-%d", "depends"),
     ],
 )
-def test_of_a_list_that_is_too_long_the_beginning_counts_and_somebody_is_told(name, entry, field):
+def test_of_a_list_that_is_too_long_the_beginning_counts_and_a_warning_is_reported(name, entry, field):
     fits = settings(**{name: ",".join(entry % number for number in range(MOST))})
     assert (len(getattr(fits, field)), fits.problems) == (MOST, ())
     read = settings(**{name: ",".join(entry % number for number in range(5_000))})

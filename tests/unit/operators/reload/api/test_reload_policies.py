@@ -230,7 +230,7 @@ def test_a_dependency_goes_first_whatever_it_changes_for():
     assert world.run() == {"deployment/app": "restart"}
 
 
-def test_dependencies_in_a_circle_are_told_and_left_out():
+def test_dependencies_in_a_circle_are_reported_and_left_out():
     world = cluster_of(World(options()), "a", "b")
     for name, other in (("a", "b"), ("b", "a")):
         mark = {"steersman.dev/depends-on": f"deployment/{other}"}
@@ -316,7 +316,7 @@ def test_after_a_crash_a_failure_still_halts():
     assert gate(world, "b") == "halt"
 
 
-def test_with_continue_a_failure_stops_nobody():
+def test_with_continue_a_failure_stops_nothing_else():
     world = cluster_of(World(options(max_concurrent=1, on_failure=OnFailure.CONTINUE)), "a", "b")
     change(world)
     world.run()
@@ -345,7 +345,7 @@ def test_a_rollout_that_was_available_stays_so_whatever_becomes_of_its_pods():
 
 # ---------------------------------------------------------------------------------------------------------------- guard
 @pytest.mark.parametrize(("guard", "holds"), [(Guard(workloads=2), True), (Guard(workloads=3), False)])
-def test_a_change_that_touches_too_many_waits_for_a_word(guard, holds):
+def test_a_change_that_affects_too_many_waits_for_approval(guard, holds):
     world = cluster_of(World(options(guard=guard)), "a", "b", "c")
     change(world)
     world.run()
@@ -401,7 +401,7 @@ def test_an_approval_is_for_one_change_only():
     assert world.restarts == {}
 
 
-def test_a_change_of_a_key_that_few_use_needs_no_word():
+def test_a_change_of_a_key_that_few_use_needs_no_approval():
     world = cluster_of(World(options(guard=Guard(workloads=2))), "a", "b", "c")
     world.put(configmap("app", mode="a", rare="x"))
     world.put(workload("d", uses=[env("app", "rare")]))

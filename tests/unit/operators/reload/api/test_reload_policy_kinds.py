@@ -59,7 +59,10 @@ def ruling(*policies, labels=None, **annotations):
 @pytest.mark.parametrize("kind", [ReloadPolicy, ClusterReloadPolicy])
 def test_a_list_of_policies_says_which_are_accepted(kind):
     (version,) = crd_manifest(kind)["spec"]["versions"]
-    columns = {one["name"]: one["jsonPath"] for one in version["additionalPrinterColumns"]}
+    columns = {
+        additionalprintercolumn["name"]: additionalprintercolumn["jsonPath"]
+        for additionalprintercolumn in version["additionalPrinterColumns"]
+    }
     assert columns["Accepted"] == '.status.conditions[?(@.type=="Accepted")].status'
 
 
@@ -95,7 +98,7 @@ def test_only_the_policy_of_a_cluster_limits_the_cluster():
         crd_manifest(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
         for kind in (ReloadPolicy, ClusterReloadPolicy)
     ]
-    assert ["maxConcurrentInCluster" in one for one in properties] == [False, True]
+    assert ["maxConcurrentInCluster" in field for field in properties] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -108,17 +111,17 @@ def test_only_the_policy_of_a_cluster_limits_the_cluster():
         ((manifest(notify=["ops"]),), {"steersman.dev/notify": "none"}, ()),
     ],
 )
-def test_who_is_told_is_chosen_by_annotation_or_policy(policies, annotations, told):
+def test_who_is_notified_is_chosen_by_annotation_or_policy(policies, annotations, told):
     assert ruling(*policies, **annotations).notify == told
 
 
-def test_a_receiver_that_nobody_has_configured_is_a_problem_that_names_it():
+def test_a_receiver_that_is_not_configured_is_a_problem_that_names_it():
     world = world_with(manifest(notify=["opps"]))
     problems = world.evaluate("Deployment", "web").plan.problems
     assert problems == ('steersman.dev/notify: unknown receiver "opps" (configuration: reload.notify[].name)',)
 
 
-def test_keys_that_a_policy_ignores_restart_nobody():
+def test_keys_that_a_policy_ignores_restart_nothing():
     world = world_with(manifest(ignore=["configmap/app#no*"]))
     world.put(configmap("app", mode="a", note="y"))
     assert world.run() == {}
@@ -141,7 +144,7 @@ def test_keys_that_a_policy_ignores_restart_nobody():
         ([manifest("a", wave=7, selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]})], {}, 7),
     ],
 )
-def test_the_nearest_word_decides(policies, annotations, wave):
+def test_the_most_specific_setting_wins(policies, annotations, wave):
     assert ruling(*policies, labels={"app": "web"}, **annotations).wave == wave
 
 
@@ -194,13 +197,13 @@ def test_windows_that_cannot_be_read_stay_shut():
     assert (plan.gate, plan.due) == ("schedule", None)
 
 
-def test_a_selector_that_cannot_be_read_selects_nobody():
+def test_a_selector_that_cannot_be_read_selects_nothing():
     bad = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
     assert ruling(manifest(selector=bad, freeze="true")).freezes == ()
 
 
 @pytest.mark.parametrize("cluster", [False, True])
-def test_a_policy_that_refers_to_what_it_selects_says_so_and_nobody_waits_for_itself(cluster):
+def test_a_policy_that_refers_to_what_it_selects_says_so_and_nothing_waits_for_itself(cluster):
     one = manifest(cluster=cluster, dependsOn=["deployment/web"])
     world = world_with(one)
     web = world.evaluate("Deployment", "web").workload

@@ -101,7 +101,7 @@ def test_pods_are_called_while_sources_keep_changing_and_once_more_for_the_last_
     assert world.run(after=600) == {}
 
 
-def test_a_restart_of_a_clock_that_was_ahead_holds_nobody_back():
+def test_a_restart_of_a_clock_that_was_ahead_holds_nothing_back():
     apart = Window(quiet=timedelta(0), limit=timedelta(0), interval=timedelta(seconds=5))
     world = shop(ReloadOptions(window=apart, budget=FREE))
     world.put(configmap("app", mode="b"))

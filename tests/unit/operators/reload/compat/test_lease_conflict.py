@@ -57,12 +57,12 @@ def test_every_original_with_a_lease_is_known():
 
 
 @pytest.mark.parametrize("name", LEASES)
-def test_a_rival_that_renews_its_lease_is_respected_and_named(rivals, clock, name):
+def test_a_conflicting_controller_that_renews_its_lease_is_respected_and_named(rivals, clock, name):
     rivals.saw(lease(clock, name=name))
     assert rivals.problem() == f"pod-a leads as {LEASES[name]} (lease ops/{name}), so nothing is written"
 
 
-async def test_a_rival_that_stops_renewing_is_dead_after_the_duration_of_its_lease(rivals, clock):
+async def test_a_conflicting_controller_that_stops_renewing_is_dead_after_the_duration_of_its_lease(rivals, clock):
     rivals.saw(lease(clock))
     await clock.advance(14)
     rivals.saw(lease(clock, ago=14))  # the same record, seen again
@@ -71,7 +71,7 @@ async def test_a_rival_that_stops_renewing_is_dead_after_the_duration_of_its_lea
     assert rivals.problem() is None
 
 
-async def test_a_rival_that_goes_on_renewing_stays_respected(rivals, clock):
+async def test_a_conflicting_controller_that_goes_on_renewing_stays_respected(rivals, clock):
     for _ in range(5):
         rivals.saw(lease(clock))
         await clock.advance(10)
@@ -120,7 +120,7 @@ class Reach:
 
 
 @pytest.mark.parametrize("renewed", [True, False])
-async def test_a_rival_does_not_die_of_us_being_unable_to_look(clock, renewed):
+async def test_a_conflicting_controller_does_not_die_because_we_cannot_read_its_lease(clock, renewed):
     client = Reach(clock)
     name = client.now.name
     rivals = LeaseConflictWatch([name], clock=clock, registry=CollectorRegistry(), home=["ops"])
@@ -171,7 +171,7 @@ async def test_leases_that_could_not_be_read_have_not_been_evaluated(clock):
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_lease_given_back_or_gone_or_renewed_long_ago_is_no_rival(rivals, clock):
+def test_a_lease_given_back_or_gone_or_renewed_long_ago_is_not_a_conflict(rivals, clock):
     rivals.saw(lease(clock, ago=3600))
     assert rivals.problem() is None
     rivals.saw(lease(clock, holder=""))
@@ -181,17 +181,17 @@ def test_a_lease_given_back_or_gone_or_renewed_long_ago_is_no_rival(rivals, cloc
     assert rivals.problem() is None
 
 
-def test_a_clock_that_is_a_little_off_makes_nobody_look_dead(rivals, clock):
+def test_a_clock_that_is_a_little_off_expires_no_member(rivals, clock):
     rivals.saw(lease(clock, ago=50))
     assert rivals.problem() is not None
 
 
-def test_our_own_lease_is_no_rival_s(rivals, clock):
+def test_our_own_lease_is_not_a_conflict(rivals, clock):
     rivals.saw(lease(clock, name="mine"))
     assert rivals.problem() is None
 
 
-def test_the_metric_says_whether_a_rival_leads(clock):
+def test_the_metric_says_whether_a_conflicting_controller_leads(clock):
     registry = CollectorRegistry()
     rivals = LeaseConflictWatch(clock=clock, registry=registry, home=["ops"])
     assert registry.get_sample_value("steersman_reload_rival") == 0
@@ -199,7 +199,7 @@ def test_the_metric_says_whether_a_rival_leads(clock):
     assert registry.get_sample_value("steersman_reload_rival") == 1
 
 
-def test_with_no_rival_to_look_for_nothing_looks_and_nothing_waits():
+def test_without_a_lease_to_check_nothing_is_read_and_nothing_waits():
     shared = SharedContext()
     assert (
         coexistence_bundle(ReloadConfig(rivals=()), RuntimeEnvironment(), shared, registry=CollectorRegistry()).tasks
@@ -251,7 +251,7 @@ def test_the_configuration_says_where_leases_hold_everything(clock):
     assert trusting.problem() is not None
 
 
-async def test_a_lease_in_a_namespace_of_somebody_is_told_once_counted_and_forgotten(clock):
+async def test_a_lease_in_a_tenant_namespace_is_reported_once_counted_and_forgotten(clock):
     registry = CollectorRegistry()
     rivals = LeaseConflictWatch(clock=clock, registry=registry)
     with capture_logs() as logs:
@@ -261,7 +261,7 @@ async def test_a_lease_in_a_namespace_of_somebody_is_told_once_counted_and_forgo
         assert registry.get_sample_value("steersman_reload_rival_namespaces") == 1
         await clock.advance(15)
         rivals.report()
-    assert [one["lease"] for one in logs] == ["tenant/stakater-reloader-lock"]
+    assert [entry["lease"] for entry in logs] == ["tenant/stakater-reloader-lock"]
     assert registry.get_sample_value("steersman_reload_rival") == 0
     assert registry.get_sample_value("steersman_reload_rival_namespaces") == 0
 
@@ -335,7 +335,7 @@ async def test_a_pod_that_may_change_workloads_everywhere_holds_everything_where
         ("reloader-7", "helloworld-controller-leader"),  # which acts where its Lease is
     ],
 )
-async def test_a_tenant_holds_up_nobody_else_whatever_holder_it_writes(clock, holder, name):
+async def test_a_tenant_blocks_nothing_else_whatever_holder_it_writes(clock, holder, name):
     server = Server({("tools", "ci"): "default", ("tools", "reloader-7"): "reloader"}, [RELOADER])
     async with asking(clock, server) as rivals:
         with capture_logs() as logs:
@@ -344,7 +344,9 @@ async def test_a_tenant_holds_up_nobody_else_whatever_holder_it_writes(clock, ho
         assert rivals.problem("shop") is None
         assert rivals.problem("tools") is not None
         (told,) = [
-            one for one in logs if one["event"] == "another controller leads in one namespace; nothing is written there"
+            entry
+            for entry in logs
+            if entry["event"] == "another controller leads in one namespace; nothing is written there"
         ]
         assert told["advice"] == f"if it acts in all namespaces, add tools/{name} to reload.rivals"
 
@@ -409,7 +411,7 @@ async def test_rights_that_are_taken_away_are_noticed(clock):
 @pytest.mark.parametrize(
     ("error", "asked"), [(Forbidden("no", code=403), 1), (ConnectionFailed("gone"), 1 + 60 // int(ASK_SECONDS))]
 )
-async def test_without_an_answer_a_lease_holds_its_namespace_and_nobody_waits(clock, error, asked):
+async def test_without_an_answer_a_lease_holds_its_namespace_and_nothing_waits(clock, error, asked):
     server = Server(error=error)
     async with asking(clock, server) as rivals:
         rivals.saw(lease(clock, "reloader-7", namespace="tools", seconds=3600))
@@ -457,7 +459,7 @@ def beside(clock):
     return Beside(clock)
 
 
-async def test_a_restart_that_both_make_is_agreed_on_whoever_is_first(beside, clock):
+async def test_a_restart_that_both_make_is_agreed_on_whichever_is_first(beside, clock):
     beside.change("b")
     await clock.advance(5)
     beside.they_restart("1")

@@ -38,7 +38,7 @@ def shipshape(**environ):
     return made
 
 
-def test_s3_the_first_change_ever_is_found_though_nobody_ran():
+def test_s3_the_first_change_ever_is_found_though_no_operator_ran():
     made = shipshape()
     made.put(labelled("app", mode="b"))
     made.crash()
@@ -116,7 +116,7 @@ def test_a_source_that_appears_restarts_though_the_other_kind_is_ignored(ignored
 
 
 @pytest.mark.parametrize("strategy", ["env-vars", "annotations"])
-def test_any_number_of_starts_restarts_nobody(strategy):
+def test_any_number_of_starts_restarts_nothing(strategy):
     made = world_of("reloader", (f"--reload-strategy={strategy}", "--sync-after-restart", "--reload-on-create=true"))
     for name in ("one", "two"):
         made.put(configmap(name, mode="a"))
@@ -133,7 +133,7 @@ def test_any_number_of_starts_restarts_nobody(strategy):
     assert made.restarts == before == {"deployment/web": 1, "cronjob/night": 1}
 
 
-def test_one_workload_that_flaps_holds_up_nobody_else():
+def test_one_workload_that_flaps_blocks_nothing_else():
     made = World(read_profile("wave", (), {}).config.options())
     made.options = replace(made.options, window=NO_WINDOW, budget=replace(made.options.budget, restarts=3))
     made.crash()

@@ -19,7 +19,7 @@ names = st.sampled_from(["a", "b", "c"])
 
 
 @given(st.lists(st.tuples(names, st.frozensets(st.sampled_from("xyz")))))
-def test_whoever_said_last_that_he_is_interested_is_found_and_nobody_else(history):
+def test_the_last_interested_member_is_found_and_no_other(history):
     tracker, model = ChangeTracker(), {}
     for name, interests in history:
         tracker.set_interests(NamespacedName(name), interests)
@@ -38,7 +38,7 @@ def marked(world, state):
     return decoded(world, workload("web", uses=[env_from("app")], annotations=marks))
 
 
-def test_our_own_write_is_no_news_but_somebody_elses_is():
+def test_our_own_write_is_not_an_event_but_another_clients_is():
     tracker, world = ChangeTracker(), World()
     before, after = marked(world, ""), marked(world, "ours")
     tracker.wrote(after.ref, "ours")
@@ -46,7 +46,7 @@ def test_our_own_write_is_no_news_but_somebody_elses_is():
     assert tracker.workload_matters(after, before)
 
 
-def test_only_what_a_plan_depends_on_is_news():
+def test_only_what_a_plan_depends_on_counts():
     tracker, world = ChangeTracker(), World()
     web = decoded(world, workload("web", uses=[env("app", "mode")]))
     world.edit("Deployment", "web", {"spec": {"replicas": 5}, "metadata": {"annotations": {"theirs": "x"}}})
@@ -57,7 +57,7 @@ def test_only_what_a_plan_depends_on_is_news():
     assert tracker.workload_matters(web, None)
 
 
-def test_a_source_is_news_when_its_data_or_what_it_says_about_itself_changes():
+def test_a_source_changes_when_its_data_or_what_it_says_about_itself_changes():
     world = World()
     app = decoded(world, configmap("app", mode="a"))
     assert not source_matters(app, decoded(world, configmap("app", annotations={"theirs": "x"}, mode="a")))
@@ -112,7 +112,7 @@ def at(obj, revision):
     return replace(obj, metadata=replace(obj.metadata, resource_version=str(revision)))
 
 
-def test_what_somebody_keeps_removing_is_not_written_for_ever():
+def test_an_annotation_that_keeps_being_removed_is_not_written_for_ever():
     world = World()
     world.put(configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")]))

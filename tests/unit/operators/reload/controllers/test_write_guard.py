@@ -84,7 +84,7 @@ def test_a_pause_is_over_when_its_length_is_unknown_and_one_of_a_user_is_left_al
     assert (None if pause is None else pause.until < 1.8e9) is over
 
 
-def test_a_pause_period_that_cannot_be_read_is_told_and_does_not_stop_the_restart():
+def test_a_pause_period_that_cannot_be_read_is_reported_and_does_not_stop_the_restart():
     made = world(window=NO_WINDOW)
     made.put(workload("web", uses=[env("app", "mode")], annotations={**AUTO, PAUSE: "soon"}))
     assert changed(made) == {"deployment/web": "restart"}
@@ -147,7 +147,7 @@ def test_a_flush_skips_windows():
     assert made.run() == {"deployment/web": "restart"}
 
 
-def test_the_first_reason_not_to_write_is_told():
+def test_the_first_reason_not_to_write_is_reported():
     guard = RestartGuard()
     assert guard.blocked_by() is None
     guard.block_while(lambda _: None, after=asyncio.Event())

@@ -35,8 +35,8 @@ def pod(started, *, owner=("ReplicaSet", "web-abc"), annotations=None, **status)
 
 def audit(pods, *manifests):
     inspection = OfflineInspection(ReloadConfig().options())
-    for one in manifests:
-        inspection.add(one)
+    for manifest in manifests:
+        inspection.add(manifest)
     return stale_pods(inspection, pods, START + 1000)
 
 
@@ -55,17 +55,17 @@ APP = {"mode": START + 10, "level": START - 10}
 )
 def test_a_pod_is_stale_when_a_key_it_uses_changed_after_it_started(uses, started, keys):
     found = audit([pod(started)], source("app", APP, mode="a", level="b"), workload("web", uses=[uses]))
-    assert [one.sources[0].keys for one in found] == ([] if keys is None else [keys])
+    assert [item.sources[0].keys for item in found] == ([] if keys is None else [keys])
 
 
-def test_a_workload_that_nobody_restarts_is_told_all_the_same():
+def test_a_workload_that_is_not_restarted_is_reported_all_the_same():
     manifest = workload("web", uses=[env("app", "mode")], annotations={})
     (stale,) = audit([pod(START)], source("app", APP, mode="a"), manifest)
     assert (stale.enrolled, stale.workload.name, stale.sources[0].source) == (False, "web", "configmap/app")
 
 
 @pytest.mark.parametrize("by", ["workload", "source"])
-def test_a_key_that_does_not_count_makes_nobody_stale(by):
+def test_a_key_that_does_not_count_makes_nothing_stale(by):
     marks = {"steersman.dev/reload": "auto"}
     app = source("app", APP, mode="a", level="b")
     if by == "workload":
@@ -78,7 +78,7 @@ def test_a_key_that_does_not_count_makes_nobody_stale(by):
     assert found.sources[0].keys == ("level",)
 
 
-def test_a_source_that_is_ignored_on_purpose_makes_nobody_stale():
+def test_a_source_that_is_ignored_on_purpose_makes_nothing_stale():
     marks = {"steersman.dev/reload": "auto", "steersman.dev/reload-ignore": "configmap/app"}
     manifest = workload("web", uses=[env("app", "mode")], annotations=marks)
     assert audit([pod(START)], source("app", APP, mode="a"), manifest) == []
@@ -88,7 +88,7 @@ def test_a_source_that_is_ignored_on_purpose_makes_nobody_stale():
     "gone",
     [pod(START, phase="Succeeded"), pod(START, owner=("ReplicaSet", "other-abc")), pod(START, owner=("Job", "x"))],
 )
-def test_what_has_ended_or_is_somebody_elses_does_not_count(gone):
+def test_what_has_ended_or_belongs_to_another_owner_does_not_count(gone):
     assert audit([gone], source("app", APP, mode="a"), workload("web", uses=[env("app", "mode")])) == []
 
 
@@ -108,7 +108,7 @@ def test_a_pod_of_the_present_restart_is_fresh_while_its_digests_are():
     assert len(audit([mine], source("app", late, mode="c"), manifest)) == 1
 
 
-def test_the_last_writer_of_a_key_tells_when_it_changed():
+def test_the_last_writer_of_a_key_says_when_it_changed():
     manifest = source("app", APP, mode="a", level="b")
     manifest["data"]["old"] = "c"  # nobody claims it: as old as the object
     assert changes_of(manifest) == {"mode": START + 10, "level": START - 10, "old": START - 1000}

@@ -30,7 +30,7 @@ def changed(world):
     world.put(configmap("app", mode="b"))
 
 
-def test_the_newest_word_of_the_operator_counts_and_says_how_old_it_is():
+def test_the_newest_status_of_the_operator_counts_and_says_how_old_it_is():
     world = World()
     changed(world)
     old = event(world, "ActionOff", "the restart waits: http is off", ago=600)
@@ -38,7 +38,7 @@ def test_the_newest_word_of_the_operator_counts_and_says_how_old_it_is():
     assert asked(world, new, old).reported == "for configmap/app: refused (reported 1m30s ago)"
 
 
-def test_a_restart_that_failed_and_is_well_by_now_is_told_as_recovered():
+def test_a_restart_that_failed_and_is_well_by_now_is_reported_as_recovered():
     world = World()
     changed(world)
     world.run()
@@ -64,7 +64,7 @@ def test_a_restart_that_failed_and_is_well_by_now_is_told_as_recovered():
         ),
     ],
 )
-def test_what_would_hold_a_change_back_is_told_with_its_end_before_there_is_one(name, text, told):
+def test_what_would_hold_a_change_back_is_reported_with_its_end_before_there_is_one(name, text, told):
     world = World()
     world.put(configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")], annotations=AUTO | {f"steersman.dev/{name}": text}))

@@ -23,7 +23,7 @@ from tests.support.reload.miniature import START, World, configmap, env, env_fro
 def inspection(*manifests, config=None):
     served = [ReloadPolicy.KIND, ClusterReloadPolicy.KIND]
     made = OfflineInspection((config or ReloadConfig()).options(), served=served)
-    return made, [made.add(one) for one in manifests]
+    return made, [made.add(manifest) for manifest in manifests]
 
 
 def names(planned):
@@ -39,7 +39,7 @@ def test_from_manifests_alone_every_source_among_them_counts_as_changed():
     made = forecast(after, START, applied=applied)
     (change,) = made.changes
     assert (change.workload.kind, change.workload.namespace, change.workload.name) == ("Deployment", "shop", "web")
-    assert [(one.kind, one.name, one.keys) for one in change.sources] == [("ConfigMap", "app", ("mode",))]
+    assert [(source.kind, source.name, source.keys) for source in change.sources] == [("ConfigMap", "app", ("mode",))]
     assert (change.action, change.wave, change.due) == ("restart", 0, "2023-11-14T22:13:25Z")
     assert "steersman.dev/reload: auto" in change.reason
     (kept,) = made.unaffected
@@ -62,13 +62,13 @@ def waiting(*, written):
 
 
 @pytest.mark.parametrize(("age", "due"), [(1, START + 4), (4, START + 1), (60, None)])
-def test_a_look_that_remembers_nothing_takes_the_time_of_a_change_from_the_server(age, due):
+def test_a_reconcile_without_memory_takes_the_time_of_a_change_from_the_server(age, due):
     made = waiting(written=START - age)
     look = made.evaluate_since_changes(*made.workload("Deployment", "db", "shop"), START)
     assert look.plan.due == due
 
 
-def test_whoever_knows_the_others_says_who_goes_first():
+def test_known_members_decide_the_order():
     made = waiting(written=START - 1)
     web = made.workload("Deployment", "web", "shop")
     assert made.evaluate_since_changes(*web, START).plan.gate == "window"
@@ -105,7 +105,7 @@ def test_commands_see_what_the_csi_driver_has_mounted_where_it_is_installed():
     assert blind.edges.untracked[0].rule == "secretproviderclass is not watched"
 
 
-def test_whoever_triggers_a_restart_writes_down_what_the_csi_driver_has_mounted():
+def test_a_restart_writes_down_what_the_csi_driver_has_mounted():
     made, look = rotated(driver=True)
     state = triggered(look, made, START).state
     now = wanted(look.edges.tracked[0], made.source(look.edges.tracked[0].source)).entry
@@ -119,7 +119,7 @@ def test_a_restart_by_hand_is_remembered_with_the_changes_it_applied_or_as_what_
     assert triggered(look, made, START).state.history[-1].cause == "steersman reload trigger"
 
 
-async def test_who_may_not_read_the_others_is_told_that_they_may_hold_it_back():
+async def test_a_user_without_the_right_to_the_others_learns_that_they_may_hold_it_back():
     class Refusing:
         async def get(self, *_arguments):
             raise Forbidden("namespaces is forbidden")
@@ -148,7 +148,7 @@ async def test_who_may_not_read_the_others_is_told_that_they_may_hold_it_back():
         ({"steersman.dev/reload": "secret/db"}, "configmap/app: not named by steersman.dev/reload"),
     ],
 )
-def test_what_does_not_restart_is_told_with_the_rule_that_says_so(annotations, reason):
+def test_what_does_not_restart_is_reported_with_the_rule_that_says_so(annotations, reason):
     after, applied = inspection(
         configmap("app", mode="a"), workload("web", uses=[env_from("app")], annotations=annotations)
     )
@@ -165,7 +165,7 @@ def test_what_does_not_restart_is_told_with_the_rule_that_says_so(annotations, r
         ({}, "configmap/app#mode", True),  # what it had before is not known
     ],
 )
-def test_a_source_with_nothing_but_ignored_keys_restarts_nobody_whatever_it_says(data, ignored, restarts):
+def test_a_source_with_nothing_but_ignored_keys_restarts_nothing_whatever_it_says(data, ignored, restarts):
     marks = {"steersman.dev/reload": "auto", "steersman.dev/reload-ignore": ignored}
     after, applied = inspection(configmap("app", **data), workload("web", uses=[env_from("app")], annotations=marks))
     made = forecast(after, START, applied=applied)
@@ -208,7 +208,7 @@ def test_changes_come_in_the_order_of_their_waves():
     )
     made = forecast(after, START, applied=applied)
     assert names(made.changes) == ["soon", "web", "late"]
-    assert [one.due is None for one in made.changes] == [False, True, True]
+    assert [change.due is None for change in made.changes] == [False, True, True]
     assert "wave -1" in made.changes[1].reason
 
 
@@ -288,5 +288,5 @@ def test_a_change_that_needs_an_approval_says_so():
         config=config,
     )
     made = forecast(after, START, applied=applied)
-    assert {one.action for one in made.changes} == {"wait"}
+    assert {change.action for change in made.changes} == {"wait"}
     assert "steersman.dev/approve" in made.changes[0].reason

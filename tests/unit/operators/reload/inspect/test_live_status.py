@@ -64,14 +64,17 @@ def test_what_waits_says_for_what_until_when_and_why():
 def test_rollouts_under_way_and_failed_ones_are_there_with_who_halts():
     world = world_with("a", "b", "c", max_concurrent=2)
     view = change(world, "b")
-    assert [(one.workload, one.outcome.phase, one.halts) for one in view.rollouts] == [
+    assert [(rollout.workload, rollout.outcome.phase, rollout.halts) for rollout in view.rollouts] == [
         (me("a"), "progressing", False),
         (me("b"), "progressing", False),
     ]
     world.roll("a", available=False)
     world.run()
     view = view_of(world.coordinator, world.now)
-    assert [(one.outcome.phase, one.halts) for one in view.rollouts] == [("failed", True), ("progressing", False)]
+    assert [(rollout.outcome.phase, rollout.halts) for rollout in view.rollouts] == [
+        ("failed", True),
+        ("progressing", False),
+    ]
     assert [(one.workload, one.gate) for one in view.pending] == [(me("c"), "halt")]
     assert words(view) == ["Failed", "Held back", "Rolling out"]
     report = report_of("reload", tables_of(view))
@@ -108,7 +111,7 @@ def test_the_past_has_causes_and_outcomes_the_latest_first():
     world.roll("web", available=False)
     world.now += 9
     view = change(world, "c")
-    assert [(one.sources, one.outcome.phase) for one in view.history] == [
+    assert [(restart.sources, restart.outcome.phase) for restart in view.history] == [
         ("configmap/app#mode", "progressing"),
         ("configmap/app#mode", "failed"),
     ]

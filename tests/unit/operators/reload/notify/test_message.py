@@ -64,7 +64,7 @@ def test_every_receiver_gets_the_text_in_its_form(form):
 
 
 @pytest.mark.parametrize("template", ["$value", "${", "$outcome $secret"])
-def test_a_template_that_names_what_there_is_not_is_told_at_the_start(template):
+def test_a_template_that_names_what_there_is_not_is_reported_at_the_start(template):
     with pytest.raises(ConfigError, match=r"reload\.notify\[0\]\.template"):
         check_template(template, "reload.notify[0].template")
 
@@ -107,7 +107,7 @@ async def test_all_workloads_of_one_change_are_one_message_once_they_have_settle
     assert notifier.collect() == []
 
 
-async def test_a_message_waits_for_the_rollouts_and_tells_the_one_that_failed():
+async def test_a_message_waits_for_the_rollouts_and_names_the_failed_one():
     clock, coordinator = VirtualClock(), RestartCoordinator()
     notifier = NotificationSender(
         [ReceiverConfig(url="http://x")], coordinator, registry=CollectorRegistry(), clock=clock
@@ -143,7 +143,7 @@ async def test_a_restart_that_is_refused_again_and_again_is_one_message_per_chan
     assert [notice.outcome for notice in told] == ["failed", "failed"]
 
 
-async def test_what_was_not_written_is_no_news():
+async def test_what_was_not_written_is_not_an_event():
     notifier = NotificationSender(
         [ReceiverConfig(url="http://x")], RestartCoordinator(), registry=CollectorRegistry(), clock=VirtualClock()
     )
@@ -189,7 +189,7 @@ async def test_a_message_is_tried_again_and_counted(answers, arrived, counts):
     finally:
         await runner.cleanup()
     name = "steersman_reload_notifications_total"
-    assert {one: registry.get_sample_value(name, {"format": "slack", "result": one}) for one in counts} == counts
+    assert {count: registry.get_sample_value(name, {"format": "slack", "result": count}) for count in counts} == counts
 
 
 class Untouched:
@@ -266,7 +266,7 @@ async def test_a_message_goes_through_the_proxy_of_its_receiver():
     assert asked == ["http://hooks.invalid/x"]
 
 
-async def test_an_address_that_nobody_can_have_is_a_message_not_delivered_and_breaks_nothing():
+async def test_an_address_that_is_impossible_is_a_message_not_delivered_and_breaks_nothing():
     sink = ReceiverConfig(url=f"http://{'a' * 64}.example/hook", attempts=1)
     registry, clock = CollectorRegistry(), VirtualClock()
     notifier = NotificationSender([sink], RestartCoordinator(), registry=registry, clock=clock)
@@ -313,7 +313,7 @@ class Shop:
 
 
 @pytest.mark.parametrize(("chosen", "told"), [(None, [["web"], ["web"]]), ("shop", [[], ["web"]]), ("none", [[], []])])
-async def test_a_workload_chooses_who_is_told_of_it(chosen, told):
+async def test_a_workload_chooses_who_is_notified_of_it(chosen, told):
     shop = Shop("web", **({} if chosen is None else {"steersman.dev/notify": chosen}))
     sinks = [ReceiverConfig(url="http://x", name="ops"), ReceiverConfig(url="http://y", name="shop")]
     notifier = NotificationSender(sinks, shop.world.coordinator, registry=CollectorRegistry(), clock=shop.clock)

@@ -77,7 +77,7 @@ def namespace(**annotations):
     ("around", "own", "takes_part"),
     [("auto", None, True), ("off", None, False), ("auto", "off", False), ("off", "auto", True), (None, None, False)],
 )
-def test_the_workload_has_the_last_word_over_its_namespace(around, own, takes_part):
+def test_the_workload_overrides_its_namespace(around, own, takes_part):
     objects = [workload("web", uses=BOTH, annotations={RELOAD: own} if own else {})]
     objects += [namespace(reload=around)] if around else []
     tracked, _, found = edges(*objects)
@@ -149,7 +149,7 @@ def test_a_source_of_another_namespace_must_grant_it():
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_nobody_learns_from_a_workload_whether_a_source_exists_that_is_not_granted(beside):
+def test_a_workload_does_not_show_whether_a_source_exists_that_is_not_granted(beside):
     shown = []
     for exists in (False, True):
         for forged in (None, '{"v":1,"s":{"secret/lab/x":{"d":"1"}}}'):
@@ -183,7 +183,7 @@ def test_a_granted_source_that_is_deleted_and_comes_back_changed_restarts_once(b
     assert world.restarts == {"deployment/web": 1}
 
 
-def test_an_extra_source_that_is_not_granted_is_told():
+def test_an_extra_source_that_is_not_granted_is_reported():
     world = World()
     world.put(configmap("shared", namespace="lab"))
     world.put(workload("web", annotations={EXTRA: "configmap/lab/shared"}))
@@ -191,7 +191,7 @@ def test_an_extra_source_that_is_not_granted_is_told():
     assert world.evaluate("Deployment", "web").plan.problems == (f"{EXTRA}: {told}",)
 
 
-def test_a_namespace_that_names_sources_tells_its_workloads():
+def test_a_namespace_that_names_sources_applies_to_its_workloads():
     world = World()
     marks = {"steersman.dev/reload": "configmap/app"}
     world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "annotations": marks}})

@@ -127,7 +127,7 @@ async def test_a_time_without_end_ends_after_a_day(seconds):
     assert (plan.action, plan.due) == ("wait", world.now + 86_400)
 
 
-async def test_what_is_no_restart_is_not_asked_about():
+async def test_what_is_not_a_restart_is_not_asked_about():
     world = World()
     world.put(configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")]))
@@ -162,7 +162,7 @@ async def test_an_answer_counts_once_for_what_was_asked_and_not_for_long():
         ("string:digits", "is not a function"),
     ],
 )
-def test_a_hook_that_cannot_be_had_is_told_at_the_start(name, said):
+def test_a_hook_that_cannot_be_had_is_reported_at_the_start(name, said):
     with pytest.raises(ConfigError) as caught:
         load_hook(name)
     assert said in str(caught.value)

@@ -39,7 +39,7 @@ def stamps(world, kind="Deployment", name="web"):
 
 
 # ------------------------------------------------------------------------------------------------- seeding and restart
-def test_at_first_sight_state_is_written_and_nothing_restarts(world):
+def test_at_first_observation_state_is_written_and_nothing_restarts(world):
     seeded(world, configmap("app", mode="a"), workload("web", uses=[env("app", "mode")]))
     assert world.patches == 1
     assert APPLIED in world.get("Deployment", "web")["metadata"]["annotations"]
@@ -57,14 +57,14 @@ def test_a_changed_key_restarts_once_and_says_what_for(world):
     assert world.run(after=100) == {}
 
 
-def test_a_key_that_nobody_uses_restarts_nobody(world):
+def test_a_key_that_no_workload_uses_restarts_nothing(world):
     seeded(world, configmap("app", mode="a", other="x"), workload("web", uses=[env("app", "mode")]))
     world.put(configmap("app", mode="a", other="y", more="z"))
     assert world.run() == {}
     assert world.patches == 1
 
 
-def test_metadata_of_a_source_restarts_nobody(world):
+def test_metadata_of_a_source_restarts_nothing(world):
     seeded(world, configmap("app", mode="a"), workload("web", uses=[env_from("app")]))
     world.edit("ConfigMap", "app", {"metadata": {"labels": {"x": "y"}, "annotations": {"z": "1"}}})
     assert world.run() == {}
@@ -88,7 +88,7 @@ def test_sources_that_change_together_are_one_restart(world):
     assert stamps(world)["steersman.dev/restarted-for"] == "configmap/app#mode secret/db#pw"
 
 
-def test_a_change_that_is_taken_back_in_time_restarts_nobody():
+def test_a_change_that_is_taken_back_in_time_restarts_nothing():
     world = seeded(World(), configmap("app", mode="a"), workload("web", uses=[env("app", "mode")]))
     world.put(configmap("app", mode="b"))
     assert world.run() == {"deployment/web": "wait"}
@@ -106,7 +106,7 @@ def test_after_an_undone_rollout_the_old_value_is_a_change_again(world):
 
 
 # --------------------------------------------------------------------------------------- sources that come, go, or lack
-def test_deleting_a_source_restarts_nobody_and_recreating_it_the_same_neither(world):
+def test_deleting_a_source_restarts_nothing_and_recreating_it_the_same_neither(world):
     seeded(world, configmap("app", mode="a"), workload("web", uses=[env("app", "mode")]))
     world.delete("ConfigMap", "app")
     assert world.run() == {}
@@ -140,7 +140,7 @@ def test_an_optional_source_that_appears_restarts(world, crash):
     assert world.run() == {"deployment/web": "restart"}
 
 
-def test_an_optional_source_that_appears_before_the_first_look_restarts(world):
+def test_an_optional_source_that_appears_before_the_first_reconcile_restarts(world):
     seeded(world, workload("other"))
     world.put(workload("web", uses=[env("app", "mode", optional=True)]))
     world.put(configmap("app", mode="a"))
@@ -171,7 +171,7 @@ def test_no_restart_while_another_required_source_is_gone(world):
 
 
 # ---------------------------------------------------------------------------------------------- edges that come and go
-def test_using_another_key_is_no_change_of_it(world):
+def test_using_another_key_is_not_a_change_of_it(world):
     seeded(world, configmap("app", mode="a", level="1"), workload("web", uses=[env("app", "mode")]))
     world.put(workload("web", uses=[env("app", "mode"), env("app", "level")]))
     assert world.run() == {"deployment/web": "seed"}
@@ -212,7 +212,7 @@ def test_who_no_longer_takes_part_is_cleaned_up_and_starts_afresh_when_it_does_a
     assert world.run() == {"deployment/web": "seed"}
 
 
-def test_an_ignored_key_restarts_nobody_and_neither_does_ignoring_it(world):
+def test_an_ignored_key_restarts_nothing_and_neither_does_ignoring_it(world):
     uses = [env_from("app")]
     seeded(world, configmap("app", mode="a", debug="0"), workload("web", uses=uses))
     marks = {"steersman.dev/reload": "auto", "steersman.dev/reload-ignore": "configmap/app#debug"}
@@ -226,7 +226,7 @@ def test_an_ignored_key_restarts_nobody_and_neither_does_ignoring_it(world):
     assert world.run() == {"deployment/web": "seed"}
 
 
-def test_a_new_source_in_a_scope_is_seeded_and_a_label_alone_is_no_change(world):
+def test_a_new_source_in_a_scope_is_seeded_and_a_label_alone_is_not_a_change(world):
     scope = ReloadOptions(window=NOW, scopes=(LabelScope(selector=Selector.parse("app=web")),))
     world = seeded(World(scope), workload("web", annotations={}, labels={"app": "web", "env": "test"}))
     world.put(configmap("app", mode="a"))
@@ -238,7 +238,7 @@ def test_a_new_source_in_a_scope_is_seeded_and_a_label_alone_is_no_change(world)
 
 
 # -------------------------------------------------------------------------------------------------- the seeding race
-def test_a_source_that_changes_between_a_new_workload_and_the_first_look_restarts_it(world):
+def test_a_source_that_changes_between_a_new_workload_and_the_first_reconcile_restarts_it(world):
     seeded(world, configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")]))
     world.put(configmap("app", mode="b"))
@@ -252,7 +252,7 @@ def test_a_source_that_changes_just_before_a_new_workload_does_not(world):
     assert world.run() == {"deployment/web": "seed"}
 
 
-def test_a_change_that_is_delivered_after_a_workload_that_was_created_after_it_restarts_nobody(world):
+def test_a_change_that_is_delivered_after_a_workload_that_was_created_after_it_restarts_nothing(world):
     """Sources and workloads are two watches, and one of them may lag behind."""
     seeded(world, configmap("app", mode="a"), workload("other"))
     late = world.get("ConfigMap", "app")
@@ -267,7 +267,7 @@ def test_a_change_that_is_delivered_after_a_workload_that_was_created_after_it_r
     assert world.run() == {"deployment/web": "restart"}
 
 
-def test_a_key_that_nobody_uses_does_not_win_the_race_either(world):
+def test_a_key_that_no_workload_uses_does_not_win_the_race_either(world):
     seeded(world, configmap("app", mode="a"))
     world.put(workload("web", uses=[env("app", "mode")]))
     world.put(configmap("app", mode="a"))
@@ -343,7 +343,7 @@ def test_a_pending_change_survives_a_replacement_that_wipes_everything_we_wrote(
     assert world.run() == {"deployment/web": "restart"}
 
 
-def test_junk_is_told_with_its_field_and_seeded_over(world):
+def test_junk_is_reported_with_its_field_and_seeded_over(world):
     world.put(configmap("app", mode="a"))
     marks = {"steersman.dev/reload": "auto", APPLIED: "[]"}
     world.put(workload("web", uses=[env("app", "mode")], annotations=marks))
@@ -352,7 +352,7 @@ def test_junk_is_told_with_its_field_and_seeded_over(world):
     assert plan.problems == ("steersman.dev/applied: invalid state annotation; reset",)
 
 
-def test_state_of_a_later_version_is_left_alone_and_told(world):
+def test_state_of_a_later_version_is_left_alone_and_reported(world):
     world.put(configmap("app", mode="a"))
     marks = {"steersman.dev/reload": "auto", APPLIED: '{"v":9}'}
     world.put(workload("web", uses=[env("app", "mode")], annotations=marks))
@@ -422,7 +422,7 @@ def test_a_freeze_holds_until_it_expires(world, where):
 
 @pytest.mark.parametrize("text", ["until=tomorrow", "until=2030-13-01", "yes", "2030-01-01"])
 @pytest.mark.parametrize("where", ["workload", "namespace", "source"])
-def test_a_freeze_that_cannot_be_read_holds_until_it_is_right_and_is_told(world, where, text):
+def test_a_freeze_that_cannot_be_read_holds_until_it_is_right_and_is_reported(world, where, text):
     wrong = {"steersman.dev/freeze": text}
     marks = {"steersman.dev/reload": "auto", **(wrong if where == "workload" else {})}
     spaced = {"name": "shop", "annotations": wrong if where == "namespace" else {}}
@@ -542,7 +542,7 @@ def test_a_change_among_very_many_sources_is_not_lost_when_another_one_joins_the
     assert world.restarts == {"deployment/web": 1}
 
 
-def test_a_source_that_joins_very_many_others_is_no_change():
+def test_a_source_that_joins_very_many_others_is_not_a_change():
     world = crowded()
     world.put(crowd(999))
     assert world.run(after=60) == {"deployment/web": "seed"}
@@ -550,7 +550,7 @@ def test_a_source_that_joins_very_many_others_is_no_change():
     assert world.restarts == {}
 
 
-def test_deleting_one_of_very_many_optional_sources_restarts_nobody_and_a_crash_afterwards_at_most_once():
+def test_deleting_one_of_very_many_optional_sources_restarts_nothing_and_a_crash_afterwards_at_most_once():
     world = crowded([env_from(f"{'very-' * 20}long-name-{n}", optional=True) for n in range(200)])
     world.delete("ConfigMap", f"{'very-' * 20}long-name-3")
     assert (world.run(after=60), world.run(after=60), world.restarts) == ({}, {}, {})

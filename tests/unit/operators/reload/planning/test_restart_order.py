@@ -109,7 +109,7 @@ def shop(plans, made=AT_ONCE):
     for name, (wave, depends) in plans.items():
         marks = {"steersman.dev/reload": "auto", "steersman.dev/wave": str(wave)}
         if depends:
-            marks["steersman.dev/depends-on"] = ",".join(f"deployment/{one}" for one in depends)
+            marks["steersman.dev/depends-on"] = ",".join(f"deployment/{depend}" for depend in depends)
         world.put(workload(name, uses=[env("app", "mode")], annotations=marks))
     world.run()
     assert world.restarts == {}
@@ -198,7 +198,7 @@ def test_the_next_wave_waits_while_pods_do_not_take_a_call_and_no_longer_than_it
     assert world.step("Deployment", "web").plan.action == "restart"
 
 
-def test_a_call_that_is_no_longer_wanted_holds_up_nobody():
+def test_a_call_that_is_no_longer_wanted_blocks_nothing_else():
     world = beside("http port=80 after=0s", max_concurrent=1)
     claimed(world)
     assert world.step("Deployment", "zoo").plan.gate == "concurrency"
@@ -225,7 +225,7 @@ def rounds(world, names):
     return order
 
 
-def test_a_dependency_that_does_not_exist_is_told_once_all_kinds_are_listed_and_holds_up_nobody():
+def test_a_dependency_that_does_not_exist_is_reported_once_all_kinds_are_listed_and_blocks_nothing_else():
     world = shop({"web": (0, ["dbb"])})
     problems = [world.evaluate("Deployment", "web").plan.problems]
     world.now += 30
@@ -237,7 +237,7 @@ def test_a_dependency_that_does_not_exist_is_told_once_all_kinds_are_listed_and_
     assert rounds(world, ["web"]) == ["web"]
 
 
-def test_whom_an_earlier_wave_depends_on_goes_with_it_and_that_is_told():
+def test_whom_an_earlier_wave_depends_on_goes_with_it_and_that_is_reported():
     world = shop({"a": (0, "c"), "b": (1, ""), "c": (2, "")})
     told = "steersman.dev/depends-on: deployment/c has wave 2, after wave 0 of deployment/a; it goes with wave 0"
     assert world.evaluate("Deployment", "a").plan.problems == (told,)

@@ -37,7 +37,7 @@ def test_what_is_written_is_read_back(state):
 @pytest.mark.parametrize(
     "text", ["", "null", "[]", "{}", "7", '"x"', '{"v":1,"s":[]}', '{"v":"1"}', "{" * 100_000, "\ud800", "j" * 200_000]
 )
-def test_junk_counts_as_nothing_known_and_is_told(text):
+def test_junk_counts_as_nothing_known_and_is_reported(text):
     found = read_state(text)
     assert found.applied is None
     assert not found.newer
@@ -48,7 +48,7 @@ def test_junk_counts_as_nothing_known_and_is_told(text):
 @pytest.mark.parametrize(
     "where", ['"r":[%d]', '"h":[[%d]]', '"h":[[1,"","",%d]]', '"e":%d', '"t":{"d":"","u":"","n":%d}']
 )
-def test_numbers_that_no_calendar_knows_are_junk_and_break_nobody_s_page(where, number):
+def test_numbers_that_no_calendar_knows_are_junk_and_do_not_break_the_page(where, number):
     found = read_state(f'{{"v":1,{where % number}}}')
     assert found.applied is None
     assert "invalid state annotation" in found.problem
@@ -61,7 +61,7 @@ def test_a_later_version_is_left_alone():
     assert "later version" in found.problem
 
 
-def test_no_annotation_is_no_problem():
+def test_no_annotation_is_not_a_problem():
     assert read_state(None).problem is None
 
 

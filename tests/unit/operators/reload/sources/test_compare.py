@@ -107,7 +107,7 @@ def test_what_cannot_be_read_says_what_would_be_right(text):
         parse_compare_rules(text)
 
 
-def test_another_order_of_keys_restarts_nobody_and_another_value_does():
+def test_another_order_of_keys_restarts_nothing_and_another_value_does():
     world = World()
     marks = {COMPARE: "*.json=json"}
     world.put(configmap("app", annotations=marks, **{"a.json": '{"x": 1, "y": 2}'}))
@@ -132,7 +132,7 @@ def test_a_new_key_is_still_a_change_for_who_uses_all_of_them():
 
 
 @pytest.mark.parametrize("uses", [env_from("app"), env("app", "a")])
-def test_switching_it_on_and_off_restarts_nobody(uses):
+def test_switching_it_on_and_off_restarts_nothing(uses):
     world = World()
     data = {"a": '{"x": 1}', "b": "plain"}
     world.put(configmap("app", **data))
@@ -170,7 +170,7 @@ def test_an_ignored_key_is_not_missing_and_never_a_change():
     assert world.run(after=60) == {"deployment/web": "restart"}
 
 
-def test_an_annotation_of_a_source_that_makes_no_sense_is_told_and_bytes_count():
+def test_an_annotation_of_a_source_that_makes_no_sense_is_reported_and_bytes_count():
     world = World()
     marks = {COMPARE: "*.json=xml"}
     world.put(configmap("app", annotations=marks, a="1"))

@@ -185,7 +185,7 @@ def test_a_state_that_had_to_be_summarised_is_compared_as_it_was_too(count, size
     assert made.run() == {"deployment/web": "restart"}
 
 
-def test_a_policy_that_ignores_keys_restarts_nobody_whose_state_is_one_sum():
+def test_a_policy_that_ignores_keys_restarts_no_workload_whose_state_is_one_sum():
     made = World(ReloadOptions(window=AT_ONCE, budget=RestartBudget(restarts=0)), policies=True)
     names = [f"app-{number}" for number in range(400)]
     for name in names:
@@ -206,7 +206,7 @@ def test_a_rule_between_the_first_evaluation_and_its_state_restarts_nothing():
     assert made.run() == {"deployment/web": "seed"}
 
 
-def test_another_layout_between_creation_and_first_sight_restarts_nobody_and_another_value_does():
+def test_another_layout_between_creation_and_first_observation_restarts_nothing_and_another_value_does():
     for text, expected in ((SAME, "seed"), (OTHER, "restart")):
         made = by_source()
         made.evaluate("Deployment", "web")
@@ -215,7 +215,7 @@ def test_another_layout_between_creation_and_first_sight_restarts_nobody_and_ano
         assert made.run()["deployment/new"] == expected
 
 
-def test_a_key_that_it_does_not_use_may_change_between_creation_and_first_sight():
+def test_a_key_that_it_does_not_use_may_change_between_creation_and_first_observation():
     made = world()
     made.evaluate("Deployment", "web")
     made.put(workload("new", uses=[env("app", "a.json")]))
@@ -334,7 +334,7 @@ def test_who_only_shows_what_a_process_knows_that_has_asked_for_no_form_shows_no
 # -- who asks for which forms ----------------------------------------------------------------------------------
 
 
-def test_a_form_is_hashed_as_long_as_somebody_asks_for_it():
+def test_a_form_is_hashed_as_long_as_it_is_needed():
     forms = CanonicalDigestCache()
     forms.want("web", {APP: {"*.json=json"}})
     forms.want("api", {APP: {"*.json=json", "a=yaml", ""}})

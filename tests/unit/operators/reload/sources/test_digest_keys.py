@@ -174,7 +174,9 @@ def test_what_waits_keeps_its_old_digest_and_the_rest_is_rewritten():
     world.run()
     assert set(state(world)["k"]) == {NEW.id, OLD.id}
     restart_with(world, Keyring(keys=(NEW, OLD)))
-    assert [one.seen_from("shop") for one in world.evaluate("Deployment", "web").plan.changes] == ["secret/door#pin"]
+    assert [change.seen_from("shop") for change in world.evaluate("Deployment", "web").plan.changes] == [
+        "secret/door#pin"
+    ]
     world.put(secret("door", pin="1"))  # taken back: what pods were started for is still comparable
     assert world.evaluate("Deployment", "web").plan.changes == ()
 
@@ -312,7 +314,7 @@ async def test_a_key_that_is_not_known_yet_is_not_lost(clock):
         assert await keys.are_lost(vault, ["else"]) is True  # asked once, and told once
         with pytest.raises(ConnectionFailed):
             await keys.are_lost(vault, ["another"])
-    assert [one["event"].partition(":")[0] for one in logs] == ["digest key lost"]
+    assert [entry["event"].partition(":")[0] for entry in logs] == ["digest key lost"]
 
 
 async def test_for_a_process_without_keys_every_key_is_lost():
@@ -407,7 +409,7 @@ async def test_keys_that_states_name_are_kept_when_their_secret_is_replaced_or_m
     ],
     ids=["may not read it", "may not create it", "holds no key"],
 )
-async def test_without_a_key_digests_are_not_keyed_and_that_is_said_once(clock, vault):
+async def test_without_a_key_digests_are_not_keyed_and_that_is_reported_once(clock, vault):
     keys = store(clock)
     with capture_logs() as logs:
         for _ in range(3):
@@ -415,12 +417,12 @@ async def test_without_a_key_digests_are_not_keyed_and_that_is_said_once(clock, 
             await keys.store(vault)
     assert keys.ready.is_set()
     assert keys.ring.newest.id == ""
-    assert [one["log_level"] for one in logs if "not keyed" in one["event"]] == ["warning"]
+    assert [entry["log_level"] for entry in logs if "not keyed" in entry["event"]] == ["warning"]
     await keys.refresh(vault)
     assert keys.ring.newest.id == ""  # nor is another key made every few minutes
 
 
-async def test_who_may_not_read_the_keys_is_told_so_in_one_short_line():
+async def test_a_user_without_the_right_to_the_keys_sees_it_in_one_short_line():
     refusal = Forbidden("User tenant cannot get resource secrets, and much more", code=403)
     ring = await read_ring(Vault(get=refusal), [("ops", "keys"), ("shop", "keys")], {NEW.id})
     assert ring.unreadable == "; ".join(
@@ -428,7 +430,7 @@ async def test_who_may_not_read_the_keys_is_told_so_in_one_short_line():
     )
 
 
-async def test_a_server_that_does_not_answer_makes_nobody_act_without_keys(clock):
+async def test_a_server_that_does_not_answer_never_leads_to_writes_without_keys(clock):
     keys, vault = store(clock), Vault({"key-1": NEW.secret}, get=ConnectionFailed("cut"))
     with pytest.raises(ConnectionFailed):
         await keys.refresh(vault)

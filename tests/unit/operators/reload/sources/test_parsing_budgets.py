@@ -141,7 +141,7 @@ async def test_a_value_beyond_its_budget_is_complete_with_the_digest_of_its_byte
     assert shown.forms["yaml"]["b"] != shown.digests["b"]
 
 
-def test_who_uses_a_value_beyond_its_budget_is_told_once_and_every_change_of_it_counts():
+def test_who_uses_a_value_beyond_its_budget_is_reported_once_and_every_change_of_it_counts():
     world = World()
     big = REPEATED.decode()
     world.put(configmap("app", annotations={COMPARE: "*=yaml"}, a=big, b="x: 1"))

@@ -10,7 +10,10 @@ from steersman.operators.reload.sources.references import PodView, references
 
 def found(pod):
     view = msgspec.convert(pod, PodView)
-    return [(str(one.kind.value), one.name, one.keys, one.optional, one.where) for one in references(view)]
+    return [
+        (str(reference.kind.value), reference.name, reference.keys, reference.optional, reference.where)
+        for reference in references(view)
+    ]
 
 
 def container(role="containers", **parts):

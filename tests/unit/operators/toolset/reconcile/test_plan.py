@@ -66,7 +66,7 @@ def test_no_drift_means_no_write():
         (dict(DESIRED.data), [], ["ownership:a-toolset.yaml"]),
     ],
 )
-def test_drift_is_reported_in_the_words_of_the_original(data, owned, drift):
+def test_drift_is_reported_in_the_originals_format(data, owned, drift):
     assert list(plan(current(data, owned=owned)).drift) == drift
 
 
@@ -244,7 +244,7 @@ def test_exactly_the_limit_is_fine_and_one_byte_more_is_split():
     assert desired_from(rows, replace(SETTINGS, max_bytes=size - 1)).layout.split
 
 
-def test_a_fragment_larger_than_a_configmap_is_left_out_whole_and_told():
+def test_a_fragment_larger_than_a_configmap_is_left_out_whole_and_reported():
     rows = services([("prometheus", "a", "x"), ("loki", "a", "x")])
     made = desired_from(rows, replace(SETTINGS, max_bytes=400))
     assert made.layout.skipped

@@ -45,7 +45,7 @@ def test_every_field_of_a_toolsetconfig_has_an_effect():
 def test_the_file_stays_beside_them_and_gives_way_where_both_name_the_same():
     same = config(namespace="kubernaut-system", discoveryInterval="10m")
     found = find_targets(FILE, [same])
-    assert [one.discovery_interval for one in found.settings.values()] == [600]
+    assert [setting.discovery_interval for setting in found.settings.values()] == [600]
     assert len(find_targets(FILE, [config()]).settings) == 2
 
 

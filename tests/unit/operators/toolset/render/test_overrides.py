@@ -34,7 +34,7 @@ def test_an_override_wins_over_what_was_discovered_and_the_generated_key_stays()
     assert made.merged.conflicts == ("prometheus",)
 
 
-def test_the_seeds_example_gives_one_more_instance_and_names_what_nobody_can_map():
+def test_the_seeds_example_gives_one_more_instance_and_names_what_cannot_be_mapped():
     made, toolsets = merged(
         "custom-elasticsearch:\n  enabled: true\n  config:\n    url: http://es.logging:9200\n    index: logs-*\n"
         "custom-datadog:\n  enabled: false\n  config:\n    api_key: ${DATADOG_API_KEY}\n"
@@ -45,7 +45,7 @@ def test_the_seeds_example_gives_one_more_instance_and_names_what_nobody_can_map
 
 def test_an_extra_instance_beside_a_discovered_one():
     _, toolsets = merged("custom-prometheus:\n  config:\n    url: http://other.example:9090\n")
-    names = [one["name"] for one in toolsets["prometheus/metrics"]["config"]["instances"]]
+    names = [instance["name"] for instance in toolsets["prometheus/metrics"]["config"]["instances"]]
     assert names == ["custom-prometheus", "monitoring-prometheus"]
 
 
@@ -97,11 +97,11 @@ def test_the_list_form_and_a_new_http_toolset():
         "- {name: second-prometheus, type: prometheus, endpoint: 'http://p.example:9090'}\n"
     )
     assert toolsets["wiki"]["type"] == "http"
-    names = [one["name"] for one in toolsets["prometheus/metrics"]["config"]["instances"]]
+    names = [instance["name"] for instance in toolsets["prometheus/metrics"]["config"]["instances"]]
     assert "second-prometheus" in names
 
 
-def test_a_toolset_in_the_consumers_own_words_and_mcp_servers():
+def test_a_toolset_in_the_consumers_own_format_and_mcp_servers():
     made = desired_from(
         [],
         SETTINGS,
@@ -175,7 +175,7 @@ def test_anchors_that_mean_well_are_read():
 
 def test_the_last_good_overrides_stay_in_force_while_the_new_ones_cannot_be_read():
     made = desired_from(
-        [parsed(one) for one in FOUND],
+        [parsed(item) for item in FOUND],
         SETTINGS,
         overrides="a: [",
         last_valid="prometheus: {url: 'http://good.example:1'}",
@@ -193,6 +193,6 @@ def test_an_older_consumer_gets_its_own_words():
     settings = ToolsetSection(health_check=HealthConfig(enabled=False), holmes_profile="0.18.5").settings()
     made, toolsets = merged("grafana: {url: 'http://g.example'}", settings=settings)
     assert toolsets["grafana/dashboards"]["config"]["url"] == "http://g.example"
-    assert any(one.reason == "NotLoadable" and "jaeger" in one.message for one in made.problems)
+    assert any(problem.reason == "NotLoadable" and "jaeger" in problem.message for problem in made.problems)
     assert HolmesProfile((0, 18, 1)).names("elasticsearch") == ("opensearch/logs",)
     assert render_holmes(made.merged.entries).endswith("\n")

@@ -18,7 +18,7 @@ VALUES = st.dictionaries(
 )
 
 
-def test_the_text_is_in_block_style_in_the_given_order_and_quoted_unless_it_is_a_plain_word():
+def test_the_text_is_in_block_style_in_the_given_order_and_quoted_unless_it_is_a_plain_scalar():
     shared = {"url": "http://a.example:9090"}
     value = {
         "toolsets": {

@@ -70,7 +70,7 @@ def test_xing_accepts_the_bytes_of_both_generations_of_go_and_writes_the_older()
     assert newer == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def test_a_backslash_before_a_b_is_no_control_character():
+def test_a_backslash_before_a_b_is_not_a_control_character():
     assert go_json({"k": "\\b\b\\f\f"}) == '{"k":"\\\\b\\u0008\\\\f\\u000c"}'
     assert go_json({"k": "\\b\b\\f\f"}, since_1_22=True) == '{"k":"\\\\b\\b\\\\f\\f"}'
 

@@ -91,7 +91,7 @@ def test_what_the_original_had_not_applied_yet_is_a_change(world):
     assert world.run() == {"deployment/web": "restart"}
 
 
-def test_an_annotation_of_a_dialect_that_makes_no_sense_is_told(world):
+def test_an_annotation_of_a_dialect_that_makes_no_sense_is_reported(world):
     world.put(workload("web", annotations={"other": ""}))
     assert world.evaluate("Deployment", "web").plan.problems == ("other: must not be empty",)
 

@@ -44,7 +44,7 @@ def test_it_agrees_with_an_engine_that_tries_everything(expression, name):
 @pytest.mark.parametrize(
     "expression", ["(", "[", "a{2", "a**", r"(a)\1", "(?=a)b", "a++", "a" * 1001, "a{5000}x", "((a?){900}){900}b"]
 )
-def test_what_is_no_expression_is_a_problem_with_words(expression):
+def test_what_is_not_an_expression_is_a_problem_with_words(expression):
     if expression == "a{2":
         assert name_pattern(expression).matches("a{2")  # as in Go, an open brace is a brace
         return

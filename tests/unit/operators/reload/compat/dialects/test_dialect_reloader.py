@@ -84,7 +84,7 @@ def test_the_truth_table(metadata, template, source, expected):
         ({CM_AUTO: "0"}, "no"),
     ],
 )
-def test_when_every_workload_takes_part_any_word_but_true_opts_out(metadata, expected):
+def test_when_every_workload_takes_part_any_value_but_true_opts_out(metadata, expected):
     decision, _ = verdict(CM, "app", metadata=metadata, template={}, source={}, names=Names(), auto_all=True)
     assert decision == expected
 
@@ -277,7 +277,7 @@ def test_an_expression_that_is_none_is_a_problem_and_the_others_count():
     assert cluster.run() == {"deployment/web": "restart"}
 
 
-def test_a_list_without_end_counts_as_far_as_a_look_may_take_and_is_told():
+def test_a_list_without_end_counts_as_far_as_the_limit_allows_and_is_reported():
     cluster = world()
     cluster.put(configmap("app", mode="a"))
     expressions = [f"(a|b)*x{number}" for number in range(90)]
@@ -299,11 +299,15 @@ def test_a_list_without_end_counts_as_far_as_a_look_may_take_and_is_told():
 def mounting(*containers, volumes, inits=()):
     def made(name, mounts, reads):
         env = [{"configMapRef": {"name": source}} for source in reads]
-        return {"name": name, "volumeMounts": [{"name": one, "mountPath": f"/{one}"} for one in mounts], "envFrom": env}
+        return {
+            "name": name,
+            "volumeMounts": [{"name": mount, "mountPath": f"/{mount}"} for mount in mounts],
+            "envFrom": env,
+        }
 
     return {
-        "containers": [made(*one) for one in containers],
-        "initContainers": [made(*one) for one in inits],
+        "containers": [made(*container) for container in containers],
+        "initContainers": [made(*init) for init in inits],
         "volumes": [{"name": name, "configMap": {"name": source}} for name, source in volumes],
     }
 
@@ -418,7 +422,7 @@ def test_a_rotated_secret_of_a_provider_restarts_whom_the_annotations_name(on_wo
     assert cluster.run(after=1) == {}
 
 
-def test_a_rotation_is_written_as_the_original_writes_it_and_its_word_is_taken_over():
+def test_a_rotation_is_written_as_the_original_writes_it_and_its_setting_is_taken_over():
     cluster = rotating({AUTO: "true"})
     cluster.run(after=1)
     sha = hashlib.sha1(b"SecretProviderClassName=vault;db=2", usedforsecurity=False).hexdigest()

@@ -67,7 +67,7 @@ def test_taking_over_restarts_only_what_is_out_of_date(recorded, expected):
 
 
 @pytest.mark.parametrize("word", ["True", "1", "yes", "", "true "])
-def test_only_the_very_word_true_takes_part(word):
+def test_only_exactly_true_takes_part(word):
     cluster = world()
     cluster.put(configmap("app", key="value"))
     cluster.put(target(env_from("app"), recorded="stale", annotations={ENABLED: word}))
@@ -137,7 +137,7 @@ def test_after_any_history_the_original_would_restart_nothing_and_we_take_over_f
         assert cluster.restarts == restarts
 
 
-def test_a_list_without_end_counts_as_far_as_a_look_may_take_and_its_hash_is_left_alone():
+def test_a_list_without_end_counts_as_far_as_the_limit_allows_and_its_hash_is_left_alone():
     cluster = world()
     cluster.put(configmap("app", key="value"))
     many = {EXTRA[SourceKind.SECRET]: ",".join(f"s{number}" for number in range(30_000))}

@@ -196,7 +196,7 @@ def test_a_change_that_waits_is_not_written_as_applied():
     assert original_would(cluster) == "nothing"
 
 
-def test_a_key_that_nobody_uses_updates_the_checksum_without_a_restart():
+def test_a_key_that_no_workload_uses_updates_the_checksum_without_a_restart():
     cluster = world()
     cluster.put(configmap("app", mode="a", other="x"))
     part = {"volumes": [{"name": "v", "configMap": {"name": "app", "items": [{"key": "mode", "path": "mode"}]}}]}

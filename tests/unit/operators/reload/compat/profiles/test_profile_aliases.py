@@ -122,7 +122,7 @@ def xing():
     return Shown("xing", Xing(), options(window=NO_WINDOW), annotations={"com.xing.deployment-restart": "enabled"})
 
 
-def test_every_metric_of_shipshape_is_there_from_the_first_look_on():
+def test_every_metric_of_shipshape_is_there_from_the_start_on():
     shown = shipshape()
     look = shown.step()
     shown.aliases.failed(look, ServerError("boom"))
@@ -181,7 +181,7 @@ def test_a_workload_that_is_deleted_takes_no_part_in_the_counts_of_xing():
     assert shown.value("deployment_restart_controller_deployments_total") == 0
 
 
-def test_every_metric_of_reloader_is_there_and_success_is_told_from_failure():
+def test_every_metric_of_reloader_is_there_and_success_is_distinguished_from_failure():
     shown = Shown("reloader", Xing(), options(window=NO_WINDOW))
     shown.step()
     shown.change("b")
@@ -195,7 +195,7 @@ def test_every_metric_of_reloader_is_there_and_success_is_told_from_failure():
     assert shown.value("reloader_action_total", workload_kind="Deployment", result="success") == 1
 
 
-def test_the_histograms_of_reloader_say_how_long_looks_restarts_and_the_queue_take():
+def test_the_histograms_of_reloader_say_how_long_reconciles_restarts_and_the_queue_take():
     shown = Shown("reloader", Xing(), options(window=NO_WINDOW))
     shown.step()
     assert shown.value("reloader_action_latency_seconds_count", workload_kind="Deployment") is None
@@ -251,7 +251,7 @@ async def test_shipshape_answers_whether_it_is_ready_and_leads(ready, leading, e
     assert await answers("shipshape", ["/readyz", "/leadz"], ready=ready, leading=leading) == expected
 
 
-async def test_reloader_says_that_it_lives_and_nobody_serves_what_its_original_does_not():
+async def test_reloader_says_that_it_lives_and_nothing_is_served_that_its_original_does_not():
     assert await answers("reloader", ["/live"], ready=False, leading=False) == [(200, "ok")]
     assert [status for status, _ in await answers("xing", ["/leadz"], ready=True, leading=True)] == [404]
 

@@ -105,7 +105,7 @@ def test_marks_that_another_profile_left_behind_are_brought_up_to_date_without_a
 
 @pytest.mark.parametrize("name", sorted(WRITES_CHECKSUMS))
 @pytest.mark.parametrize("text", [" {text}\n", '{{"configmap/shop/app" : "{sum}" }}'])
-def test_checksums_that_say_the_same_in_other_words_are_left_alone(name, text):
+def test_checksums_that_say_the_same_in_another_format_are_left_alone(name, text):
     world = at_rest(name)
     said = world.get("Deployment", "web")["metadata"]["annotations"][CHECKSUMS]
     told = text.format(text=said, sum=msgspec.json.decode(said)["configmap/shop/app"])

@@ -18,7 +18,7 @@ def window(quiet, limit, interval=0):
     return Window(quiet=timedelta(seconds=quiet), limit=timedelta(seconds=limit), interval=timedelta(seconds=interval))
 
 
-def test_a_profile_that_does_not_exist_is_told_with_those_that_do():
+def test_a_profile_that_does_not_exist_is_reported_with_those_that_do():
     with pytest.raises(ConfigError, match=r'--profile: "wav" is not a profile \(try shipshape, xing, reloader, wave\)'):
         read_profile("wav", (), {})
 
@@ -97,7 +97,7 @@ def test_a_debounce_of_zero_restarts_at_once():
         ("LEADER_ELECTION_ENABLED", "ture", "is neither true nor false"),
     ],
 )
-def test_a_variable_of_shipshape_that_makes_no_sense_is_told_with_its_name(variable, value, message):
+def test_a_variable_of_shipshape_that_makes_no_sense_is_reported_with_its_name(variable, value, message):
     with pytest.raises(ConfigError) as told:
         read_profile("shipshape", (), {variable: value})
     assert str(told.value).startswith(f"{variable}: ")
@@ -166,7 +166,7 @@ def test_the_level_of_xing_s_log_is_a_number():
         read_profile("xing", ("-v", "loud"), {})
 
 
-def test_an_empty_pattern_of_ignored_errors_ignores_nothing_and_is_told():
+def test_an_empty_pattern_of_ignored_errors_ignores_nothing_and_is_reported():
     notes = read_profile("xing", (), {"IGNORED_ERRORS": "a;;b"}).notes
     assert any("an empty pattern would ignore everything" in note for note in notes)
 
@@ -288,7 +288,7 @@ def test_alerts_of_reloader_go_through_its_proxy_and_begin_with_what_it_adds():
         (("auto",), "auto: reloader has no such flag (flags begin with --)"),
     ],
 )
-def test_a_flag_of_reloader_that_cannot_be_honoured_is_told_with_its_name(argv, message):
+def test_a_flag_of_reloader_that_cannot_be_honoured_is_reported_with_its_name(argv, message):
     with pytest.raises(ConfigError) as told:
         read_profile("reloader", argv, {})
     assert message in str(told.value)
@@ -331,14 +331,14 @@ def test_wave_takes_the_arguments_of_its_chart(dashes):
         (("--sync-period=often",), "--sync-period: "),
     ],
 )
-def test_a_flag_of_wave_that_cannot_be_honoured_is_told_with_its_name(argv, message):
+def test_a_flag_of_wave_that_cannot_be_honoured_is_reported_with_its_name(argv, message):
     with pytest.raises(ConfigError) as told:
         read_profile("wave", argv, {})
     assert message in str(told.value)
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_no_profile_limits_how_often_a_workload_restarts_unless_somebody_asks(name):
+def test_no_profile_limits_how_often_a_workload_restarts_unless_requested(name):
     assert read_profile(name, (), {}).config.options().budget.restarts == 0
 
 
