@@ -33,7 +33,6 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 @click.command()
-@click.argument("checkout", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--suite", "names", multiple=True, type=click.Choice(SUITES), help="Only this one. [default: all]")
 @click.option(
     "--with", "candidate", type=click.Choice(["steersman", "reloader"]), default="steersman", help="What runs."
@@ -42,15 +41,15 @@ class Options(Struct, frozen=True, kw_only=True):
 @click.option("--attempts", type=click.IntRange(1), default=ATTEMPTS, show_default=True, help="Tries of a spec.")
 @click.option("--record", is_flag=True, help="Write the numbers into docs/migrating/reloader.md.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep logs and reports there.")
-def main(checkout: Path | None, **options: Any) -> None:
-    """Run Reloader's end-to-end suites, built from CHECKOUT (without it: from the published module).
+def main(**options: Any) -> None:
+    """Run Reloader's end-to-end suites, built from its published module.
 
     Exit code 3: a spec failed.
     """
     if options["record"] and options["focus"]:
         raise click.UsageError("--record needs whole suites: leave out --focus")
     try:
-        failures = asyncio.run(run(build(checkout), Options(**options)))
+        failures = asyncio.run(run(build(), Options(**options)))
     except SteersmanError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Reloader's suites and Reloader itself as programs, built from its sources once, and the result of every spec."""
+"""Reloader's suites and Reloader itself as programs, built from the published module once, and how every spec ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["SUITES", "VERSION", "Built", "build", "run_suite"]
 MODULE = "github.com/stakater/Reloader"
 VERSION = "v1.4.21"
 SUITES = ("core", "annotations", "flags", "advanced", "argo", "csi")
-# The suites need the types of a DeploymentConfig; every module proxy has these versions of them.
+# The suites need the types of a DeploymentConfig; these versions of them are published everywhere.
 REPLACED = (
     ("github.com/openshift/api", "v0.0.0-20251015095338-264e80a2b6e7"),
     ("github.com/openshift/client-go", "v0.0.0-20251015124057-db0dee36e235"),
@@ -56,16 +56,13 @@ class Built(Struct, frozen=True, kw_only=True):
         return self.folder / name, self.folder / "source" / "test" / "e2e" / name
 
 
-def build(checkout: Path | None) -> Built:
-    """Everything, built now if this machine does not have it yet; without a checkout from the published module."""
-    checkout = checkout or Path(_download(f"{MODULE}@{VERSION}", Path.cwd()))
-    digest = hashlib.sha256(repr((SUITES, REPLACED)).encode())
-    for file in sorted(file for file in checkout.rglob("*") if file.suffix in {".go", ".mod", ".sum", ".yaml"}):
-        digest.update(file.read_bytes())
+def build() -> Built:
+    """Everything, built from the published module if this machine does not have it yet."""
+    digest = hashlib.sha256(repr((SUITES, REPLACED, VERSION)).encode())
     finished = builds_folder() / f"reloader-{digest.hexdigest()[:16]}"
     with building("reloader"):
         if not finished.is_dir():
-            _compile(checkout, finished)
+            _compile(Path(_download(f"{MODULE}@{VERSION}", Path.cwd())), finished)
     source = finished / "source"
     definitions = tuple(
         Path(_download(module, source)) / file for module, files in DEFINITIONS.items() for file in files
@@ -73,15 +70,15 @@ def build(checkout: Path | None) -> Built:
     return Built(folder=finished, definitions=definitions)
 
 
-def _compile(checkout: Path, finished: Path) -> None:
+def _compile(module: Path, finished: Path) -> None:
     with tempfile.TemporaryDirectory(dir=builds_folder(), prefix=".reloader-") as scratch:
         made = Path(scratch) / "made"
         source = made / "source"
-        shutil.copytree(checkout, source, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(".git"))
+        shutil.copytree(module, source, copy_function=shutil.copyfile)
         for folder in (source, *(entry for entry in source.rglob("*") if entry.is_dir())):
             folder.chmod(0o755)
-        for module, version in REPLACED:
-            _go(source, "mod", "edit", f"-replace={module}={module}@{version}")
+        for name, version in REPLACED:
+            _go(source, "mod", "edit", f"-replace={name}={name}@{version}")
         flags = ("-mod=mod", "-buildvcs=false", "-ldflags=-s -w")
         _go(source, "build", *flags, "-o", str(made / "reloader"), ".")
         for name in SUITES:
