@@ -134,6 +134,7 @@ class Watch:
         self._stopped = False
         self._finishing = False
         self._bookmark_due = False
+        self._nearly_over = False
         self._converts = view.info.converts
 
     async def stream(self) -> AsyncGenerator[bytes]:
@@ -226,7 +227,9 @@ class Watch:
         now = self._hub.clock.monotonic()
         last = start + self._options.timeout - LAST_BOOKMARK
         when = now + BOOKMARK_INTERVAL
-        return self._hub.clock.call_at(min(when, last) if now < last else when, self._want_bookmark)
+        if now < last < when and not self._nearly_over:  # once: a timer of an event loop may fire a little early
+            when, self._nearly_over = last, True
+        return self._hub.clock.call_at(when, self._want_bookmark)
 
     def _want_bookmark(self) -> None:
         self._bookmark_due = True

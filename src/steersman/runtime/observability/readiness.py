@@ -1,8 +1,8 @@
 """Whether a process is ready, why not, and the warnings of one that is ready.
 
-Not ready is a source that has not synced, or that is down as a whole; a task that is down; a check that others added. An
-issue that concerns single objects, names, namespaces or keys is a warning: taking the process out of service would
-stop everything that is well, among it the webhook that the repair of the rest has to pass.
+Not ready is a source that has not synced, or that is down as a whole; a task that is down; a check that fails. An issue
+of single objects, names, namespaces or keys is a warning: taking the process out of service would stop everything that
+is well, among it the webhook that the repair of the rest has to pass.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ from steersman.apiserver.storage.watch import Watch, WatchHub, WatchOptions
 from steersman.testing.clock import VirtualClock, settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
+
+    from steersman.testing.clock import VirtualTimer
 
 INFO = next(info for info in BUILTINS if info.kind.plural == "configmaps")
 
@@ -24,8 +26,8 @@ INFO = next(info for info in BUILTINS if info.kind.plural == "configmaps")
 class Bench:
     """A store with watches on it."""
 
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
+    def __init__(self, clock: VirtualClock | None = None) -> None:
+        self.clock = clock or VirtualClock()
         self.store = Store(self.clock, history=1000)
         self.table: ResourceTable = self.store.table(INFO.storage)
         self.hub = WatchHub(self.store, self.clock)
@@ -159,6 +161,28 @@ async def test_a_bookmark_comes_about_every_minute_and_shortly_before_the_end(be
     await bench.clock.advance(28)
     assert len(await seen.events()) == 3
     await bench.clock.advance(2)
+    await settle()
+    assert seen.task.done()
+
+
+class EarlyClock(VirtualClock):
+    """Timers fire a little early, as those of an event loop may."""
+
+    timers = 0
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> VirtualTimer:
+        self.timers += 1
+        assert self.timers < 20, "a timer that is due at once, again and again"
+        return super().call_at(when - 1e-9, callback)
+
+
+async def test_the_last_bookmark_is_sent_once_although_its_timer_fires_early():
+    bench = Bench(EarlyClock())
+    seen = bench.watch(bookmarks=True, timeout=150)
+    await settle()
+    await bench.clock.advance(149)
+    assert len(await seen.events()) == 3
+    await bench.clock.advance(1)
     await settle()
     assert seen.task.done()
 
