@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import signal
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "run", "run_guarded"]
 
-CPU_SECONDS = 300  # after which a run never ends; a busy machine does not matter
 PATIENCE = 1800.0  # seconds in which the expected state must come
 STILL = 60.0  # seconds without a write after which the operator is at rest
 LONGEST = 40.0  # seconds of a fault that lasts
@@ -65,18 +63,10 @@ def run(schedule: Schedule) -> Outcome:
 def run_guarded(schedule: Schedule) -> Outcome:
     """Run a schedule in a process of its own; what goes wrong with the run itself is a finding too."""
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # connections that a fault cut
-    signal.signal(signal.SIGPROF, _give_up)
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
         return run(schedule)
     except Exception as error:  # noqa: BLE001  # the other schedules go on
         return Outcome(schedule=schedule, findings={"the run itself": [repr(error)]})
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _give_up(*_signal: object) -> None:
-    raise TimeoutError(f"the run did not end within {CPU_SECONDS} seconds of CPU time")
 
 
 async def _judged(schedule: Schedule) -> Outcome:

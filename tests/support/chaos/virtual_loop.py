@@ -12,6 +12,7 @@ What runs with `PROCESS` set is a process that can be stopped: its callbacks, ti
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 import time
 from contextvars import ContextVar, copy_context
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROCESS", "LoopClock", "VirtualLoop"]
 
+CPU_SECONDS = 300.0  # after which a run never ends; a busy machine does not matter
 THREAD_SECONDS = 1.0  # real ones, until a thread that is at work is asked about again
 EPOCH = 1_767_225_600.0
 PROCESS: ContextVar[str] = ContextVar("PROCESS", default="")
@@ -30,7 +32,8 @@ PROCESS: ContextVar[str] = ContextVar("PROCESS", default="")
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose `time()` jumps from timer to timer."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_seconds: float = CPU_SECONDS) -> None:
+        self._cpu_seconds, self._ends = cpu_seconds, time.process_time() + cpu_seconds
         self._virtual = 1000.0  # away from zero, so that code which takes 0 for "never" is found out
         self._threads = 0
         self._holders: set[object] = set()
@@ -90,6 +93,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def wait(self, select: Callable[[float], list[Any]], timeout: float | None) -> list[Any]:
         """What is ready now; when nothing is, move on by `timeout`."""
+        if time.process_time() > self._ends:  # raised here, because the loop would swallow it in a callback
+            self._ends = math.inf  # what is cancelled now may end
+            raise TimeoutError(f"the run did not end within {self._cpu_seconds:g} seconds of CPU time")
         events = list(filter(self._is_due, select(0))) if self._stopped else select(0)
         if events or (timeout is not None and timeout <= 0):
             return events

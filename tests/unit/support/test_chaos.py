@@ -360,3 +360,15 @@ def test_an_hour_of_virtual_time_is_over_at_once_and_nothing_is_late():
     address = None
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         assert runner.run(main()) == (3600, b"still here\n")
+
+
+def test_a_run_that_never_rests_ends_after_its_cpu_time():
+    async def never_rests():
+        while True:  # noqa: ASYNC110  that is what it is for
+            await asyncio.sleep(0)
+
+    with (
+        pytest.raises(TimeoutError, match="CPU time"),
+        asyncio.Runner(loop_factory=lambda: VirtualLoop(cpu_seconds=0.01)) as runner,
+    ):
+        runner.run(never_rests())
