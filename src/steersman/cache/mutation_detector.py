@@ -78,7 +78,7 @@ class MutationDetector:
             self._stopped = False
 
     def stop(self) -> None:
-        """The store is no longer filled: the next `check` is its last, however long it stays in memory."""
+        """The informer stopped: the next `check` compares for the last time, and then forgets the objects."""
         self._stopped = True
 
 

@@ -26,15 +26,15 @@ from steersman.kube.config.kubeconfig import load_config
 from steersman.simulate import simulation
 from steersman.testing import ControlPlane
 from steersman.testing.controlplane.processes import Child
-from tests.support.chaos.checkers import check
 from tests.support.chaos.history import WRITES, FaultSpan, History, Life, ObjectVersion, RequestEntry
 from tests.support.chaos.operators import subject
-from tests.support.chaos.report import Outcome
+from tests.support.chaos.run import judge
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tests.support.chaos.operators import Subject
+    from tests.support.chaos.report import Outcome
     from tests.support.chaos.schedule import Schedule, Step
 
 __all__ = ["AUDIT_POLICY", "RealRun", "run_together"]
@@ -198,16 +198,7 @@ class RealRun:
         history = self.history
         history.logs += [line for replica in self._replicas for line in replica.log.read_text().splitlines()]
         self._read_audit()
-        acts = self.subject.acts(history)
-        return Outcome(
-            schedule=self.schedule,
-            findings=check(history, acts, self.subject.causes(history)),
-            faults=len(history.faults),
-            changes=len(history.changes),
-            processes=len(history.lives),
-            acts=len(acts),
-            recovery=history.recovery,
-        )
+        return judge(self.schedule, self.subject, history)
 
     async def _take_steps(self) -> None:
         start = time.time()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.support.chaos.operators import Subject
     from tests.support.chaos.schedule import Schedule
 
-__all__ = ["Run", "run", "run_guarded"]
+__all__ = ["Run", "judge", "run", "run_guarded"]
 
 PATIENCE = 1800.0  # seconds in which the expected state must come
 STILL = 60.0  # seconds without a write after which the operator is at rest
@@ -67,6 +67,20 @@ def run_guarded(schedule: Schedule) -> Outcome:
         return run(schedule)
     except Exception as error:  # noqa: BLE001  # the other schedules go on
         return Outcome(schedule=schedule, findings={"the run itself": [repr(error)]})
+
+
+def judge(schedule: Schedule, subject: Subject, history: History) -> Outcome:
+    """What the checkers find in a history."""
+    acts = subject.acts(history)
+    return Outcome(
+        schedule=schedule,
+        findings=check(history, acts, subject.causes(history)),
+        faults=len(history.faults),
+        changes=len(history.changes),
+        processes=len(history.lives),
+        acts=len(acts),
+        recovery=history.recovery,
+    )
 
 
 async def _judged(schedule: Schedule) -> Outcome:
@@ -209,16 +223,7 @@ class Run:
             await self._run()
         history = self.history
         history.logs += [str(line) for line in lines]
-        acts = self.subject.acts(history)
-        return Outcome(
-            schedule=self.schedule,
-            findings=check(history, acts, self.subject.causes(history)),
-            faults=len(history.faults),
-            changes=len(history.changes),
-            processes=len(history.lives),
-            acts=len(acts),
-            recovery=history.recovery,
-        )
+        return judge(self.schedule, self.subject, history)
 
     async def _run(self) -> None:
         self.server.api.store.listen(self._stored)

@@ -56,7 +56,7 @@ class Authenticator:
         self._tokens[_digest(token)] = (user, expires, f"{namespace}/{name}", audiences)
 
     def user(self, token: str, audiences: Sequence[str] = (AUDIENCE,)) -> tuple[UserInfo, list[str]] | None:
-        """Whom a token stands for, and for which of these audiences; None if for none of them.
+        """The user of a token, and which of these audiences the token is for; None if for none of them.
 
         Looked up by digest, so the time it takes tells nothing about a secret.
         """
